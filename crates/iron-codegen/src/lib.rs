@@ -1,0 +1,6 @@
+//! Iron's passes, targets and artefacts.
+
+pub mod instance;
+pub mod passes;
+
+pub use instance::{Binding, Instance};

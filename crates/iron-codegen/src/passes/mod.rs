@@ -1,0 +1,3 @@
+//! The six passes, in order.
+
+pub mod typecheck;
