@@ -428,11 +428,14 @@ impl<'a> Rules<'a> {
         acc: Value,
     ) -> Check<Type> {
         let float = |element: Element| matches!(element, Element::Plain(dtype) if dtype.is_float());
+        let packed = matches!(b_element, Element::Packed(_));
         if !float(a_element) && a_element != Element::Int8 {
             return Err(format!("a is made of {a_element}, expected floats or int8 activations"));
         }
-        if !float(b_element) && !matches!(b_element, Element::Packed(_)) {
-            return Err(format!("b is made of {b_element}, expected floats or packed weights"));
+        if !packed && (!float(b_element) || a_element == Element::Int8) {
+            let expected =
+                if float(a_element) { "floats or packed weights" } else { "packed weights" };
+            return Err(format!("b is made of {b_element}, expected {expected}"));
         }
         if a[1] != b[1] {
             return Err(format!(
