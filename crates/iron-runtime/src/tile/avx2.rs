@@ -398,11 +398,11 @@ impl Isa for Avx2 {
         if bits < 8 { i16::MAX as usize / (2 * 127 * ((1 << bits) - 1)) } else { 1 }
     }
     #[inline(always)]
-    unsafe fn dot4<const BITS: u32>(acc: I, codes: I, x: I) -> I {
+    unsafe fn dot4(bits: u32, acc: I, codes: I, x: I) -> I {
         unsafe {
             let mut out = acc;
             for half in 0..2 {
-                let products = if BITS < 8 {
+                let products = if bits < 8 {
                     _mm256_maddubs_epi16(codes[half], x[half])
                 } else {
                     // |code - 128| times x under the sign of the code: at most 2 * 128 * 127, which fits.

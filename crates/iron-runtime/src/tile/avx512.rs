@@ -269,7 +269,7 @@ impl Isa for Avx512 {
         usize::MAX
     }
     #[inline(always)]
-    unsafe fn dot4<const BITS: u32>(acc: I, codes: I, x: I) -> I {
+    unsafe fn dot4(_: u32, acc: I, codes: I, x: I) -> I {
         unsafe { _mm512_dpbusd_epi32(acc, codes, x) }
     }
     #[inline(always)]

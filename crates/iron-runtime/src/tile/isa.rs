@@ -228,9 +228,9 @@ pub trait Isa: Lanes {
     /// How many [`Isa::dot4`] steps on codes of `bits` bits an accumulator takes before [`Isa::dot4_fold`].
     fn dot4_depth(bits: u32) -> usize;
     /// One step of an integer dot product: adds to each lane the four products of its unsigned `codes` bytes, which are
-    /// below `1 << BITS`, with its signed `x` bytes, which are above -128. With 8-bit codes and [`Isa::DOT8_SIGNED`] the
+    /// below `1 << bits`, with its signed `x` bytes, which are above -128. With 8-bit codes and [`Isa::DOT8_SIGNED`] the
     /// codes count as `code - 128`. The accumulator starts as zeros and is opaque until folded.
-    unsafe fn dot4<const BITS: u32>(acc: Self::I, codes: Self::I, x: Self::I) -> Self::I;
+    unsafe fn dot4(bits: u32, acc: Self::I, codes: Self::I, x: Self::I) -> Self::I;
     /// The 16 sums of an accumulator of [`Isa::dot4`].
     unsafe fn dot4_fold(acc: Self::I) -> Self::I;
 }

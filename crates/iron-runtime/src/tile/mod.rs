@@ -42,7 +42,7 @@ mod scalar;
 pub use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub use avx512::Avx512;
-pub use dense::{BF16, DenseWeight, F16, F32, dot_dense, dot_dense_panel};
+pub use dense::{BF16, DENSE_CHUNK, DenseWeight, F16, F32, dot_dense, dot_dense_panel};
 pub use dot_f32::{F32Rows, dot_f32_packed, dot_f32_packed_panel};
 pub use dot_int8::{Int8Rows, dot_int8, dot_int8_panel};
 pub use dot_nn::dot_nn;

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use iron_core::Format;
 
+use super::packed::{PackedFormat, Q4_0, Q4_1, Q4K, Q6K, Q8_0};
+
 /// A tensor cannot be packed as asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
@@ -69,16 +71,50 @@ pub const fn row_groups(n: usize) -> usize {
     n.div_ceil(16)
 }
 
+/// What packing needs to know of a layout at run time.
+struct Layout {
+    unit: usize,
+    unit_bytes: usize,
+    pack_block: fn(block: &[u8], unit: &mut [u8], index: usize, row: usize),
+}
+
+impl Layout {
+    fn of<W: PackedFormat>() -> Self {
+        Self { unit: W::UNIT, unit_bytes: W::UNIT_BYTES, pack_block: W::pack_block }
+    }
+
+    fn new(format: Format) -> Result<Self, PackError> {
+        match format {
+            Format::Q8_0 => Ok(Self::of::<Q8_0>()),
+            Format::Q4_0 => Ok(Self::of::<Q4_0>()),
+            Format::Q4_1 => Ok(Self::of::<Q4_1>()),
+            Format::Q4K => Ok(Self::of::<Q4K>()),
+            Format::Q6K => Ok(Self::of::<Q6K>()),
+            Format::F32 | Format::F16 | Format::BF16 => Err(PackError::Dense(format)),
+        }
+    }
+
+    fn group_bytes(&self, k: usize) -> Option<usize> {
+        k.div_ceil(self.unit).checked_mul(self.unit_bytes)
+    }
+}
+
 /// Bytes of a packed `(n, k)` tensor: [`row_groups`] times the bytes of a group, each a multiple of 64.
 pub fn packed_bytes(format: Format, n: usize, k: usize) -> Result<usize, PackError> {
-    let _ = (format, n, k);
-    todo!()
+    let layout = Layout::new(format)?;
+    if !k.is_multiple_of(format.block()) {
+        return Err(PackError::RowLength { format, block: format.block(), k });
+    }
+    layout
+        .group_bytes(k)
+        .and_then(|bytes| bytes.checked_mul(row_groups(n)))
+        .ok_or(PackError::TooLarge { format, n, k })
 }
 
 /// Packs the row groups `groups` of a row-major `(n, k)` tensor into `dst`, which holds just these groups.
 ///
 /// `storage` are the whole tensor's bytes as in a file. Rows past `n` and values past `k` become zeros with zero scales.
-/// Threads pack disjoint ranges of groups into disjoint parts of one allocation, which must start on 64 bytes for speed.
+/// Threads pack disjoint ranges of groups into disjoint parts of one allocation, which starts on 64 bytes for speed.
 pub fn pack_rows(
     format: Format,
     storage: &[u8],
@@ -87,6 +123,40 @@ pub fn pack_rows(
     groups: Range<usize>,
     dst: &mut [u8],
 ) -> Result<(), PackError> {
-    let _ = (format, storage, n, k, groups, dst);
-    todo!()
+    let total = packed_bytes(format, n, k)?;
+    let layout = Layout::new(format)?;
+    let expected = n
+        .checked_mul(k)
+        .and_then(|elements| format.storage_bytes(elements))
+        .ok_or(PackError::TooLarge { format, n, k })?;
+    if storage.len() != expected {
+        return Err(PackError::StorageSize { format, n, k, expected, found: storage.len() });
+    }
+    let count = row_groups(n);
+    if groups.start > groups.end || groups.end > count {
+        return Err(PackError::Groups { start: groups.start, end: groups.end, groups: count });
+    }
+    let group_bytes = total.checked_div(count).unwrap_or(0);
+    let expected = group_bytes * groups.len();
+    if dst.len() != expected {
+        return Err(PackError::DestinationSize { expected, found: dst.len() });
+    }
+    dst.fill(0);
+    if k == 0 {
+        return Ok(());
+    }
+    let row_bytes = k / format.block() * format.block_bytes();
+    let blocks_per_unit = layout.unit / format.block();
+    for (group, packed) in groups.zip(dst.chunks_exact_mut(group_bytes)) {
+        let rows = 16 * group..n.min(16 * group + 16);
+        for row in rows {
+            let stored = &storage[row * row_bytes..][..row_bytes];
+            for (index, block) in stored.chunks_exact(format.block_bytes()).enumerate() {
+                let unit =
+                    &mut packed[index / blocks_per_unit * layout.unit_bytes..][..layout.unit_bytes];
+                (layout.pack_block)(block, unit, index % blocks_per_unit, row % 16);
+            }
+        }
+    }
+    Ok(())
 }

@@ -277,7 +277,7 @@ impl Isa for Portable {
         usize::MAX
     }
     #[inline(always)]
-    unsafe fn dot4<const BITS: u32>(acc: I, codes: I, x: I) -> I {
+    unsafe fn dot4(_: u32, acc: I, codes: I, x: I) -> I {
         let mut out = acc;
         for (lane, out) in out.iter_mut().enumerate() {
             let (codes, x) = (codes[lane].to_le_bytes(), x[lane].to_le_bytes());
