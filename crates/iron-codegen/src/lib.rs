@@ -1,5 +1,6 @@
 //! Iron's passes, targets and artefacts.
 
+pub mod compile;
 pub mod instance;
 pub mod passes;
 pub mod target;
