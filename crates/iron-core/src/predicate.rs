@@ -99,8 +99,7 @@ impl TermOp {
             Self::Add => a.wrapping_add(b),
             Self::Sub => a.wrapping_sub(b),
             Self::Mul => a.wrapping_mul(b),
-            Self::Div if b == 0 => 0,
-            Self::Rem if b == 0 => 0,
+            Self::Div | Self::Rem if b == 0 => 0,
             Self::Div => a.wrapping_div(b),
             Self::Rem => a.wrapping_rem(b),
         }

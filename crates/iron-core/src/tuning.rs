@@ -212,8 +212,8 @@ struct File<'a> {
 
 impl File<'_> {
     fn line(&self, offset: usize) -> u32 {
-        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        before.iter().filter(|byte| **byte == b'\n').count() as u32 + 1
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        before.matches('\n').count() as u32 + 1
     }
 
     fn error(&self, offset: usize, fault: TuningFault) -> TuningError {
