@@ -37,6 +37,10 @@ mod portable;
 mod quantize;
 mod rows;
 mod scalar;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 #[cfg(target_arch = "x86_64")]
 pub use avx2::Avx2;
