@@ -145,7 +145,7 @@ impl Lowering<'_> {
                     _ => return Err(Diagnostic::new(span, "only freshly loaded weights can be decoded").help("write `load(w[(row, j)]).f32()`")),
                 }
             }
-            kind if self.kernel.ty(results[0]).is_scalar() => self.push(kind, results, span),
+            kind if results.is_empty() || self.kernel.ty(results[0]).is_scalar() => self.push(kind, results, span),
             kind if is_view(&kind) => {}
             kind => self.elementwise(kind, results, span)?,
         }
