@@ -70,10 +70,10 @@ impl Split {
         units.start * self.unit..self.programs.min(units.end.saturating_mul(self.unit))
     }
 
-    /// The fewest units worth handing out alone: a sixteenth of a worker's share.
+    /// The fewest units worth handing out alone: an eighth of a worker's share.
     #[inline]
     pub(crate) fn least_claim(&self) -> u32 {
-        (self.per_worker / 16).max(1)
+        (self.per_worker / 8).max(1)
     }
 }
 
@@ -98,8 +98,8 @@ pub(crate) struct Phase {
     /// Whether the dispatches have one program each and run one after another on one thread: a chain of small steps
     /// needs no barrier inside.
     pub(crate) serial: bool,
-    /// Units of all dispatches together (1 when serial).
-    pub(crate) units: u64,
+    /// Units of this phase and all before it; a serial phase has one.
+    pub(crate) end: u64,
 }
 
 impl Phase {
@@ -109,9 +109,9 @@ impl Phase {
         if self.serial { 1 } else { self.count as usize }
     }
 
-    /// A phase for one dispatch.
-    pub(crate) fn single(index: usize, units: u32) -> Self {
-        Self { first: index as u32, count: 1, serial: units == 1, units: u64::from(units) }
+    /// A phase for one dispatch, after phases with `before` units.
+    pub(crate) fn single(index: usize, units: u32, before: u64) -> Self {
+        Self { first: index as u32, count: 1, serial: units == 1, end: before + u64::from(units) }
     }
 }
 
@@ -121,15 +121,16 @@ impl Commands {
         let units = dispatch.split.units;
         let index = self.dispatches.len();
         self.dispatches.push(dispatch);
+        let before = self.phases.last().map_or(0, |phase| phase.end);
         match (placement, self.phases.last_mut()) {
             (Placement::Join, Some(phase)) => {
                 phase.count += 1;
-                phase.units += u64::from(units);
+                phase.end += u64::from(units);
             }
             (Placement::Barrier, Some(phase)) if phase.serial && units == 1 => phase.count += 1,
-            (Placement::Barrier, _) => self.phases.push(Phase::single(index, units)),
+            (Placement::Barrier, _) => self.phases.push(Phase::single(index, units, before)),
             (Placement::Open | Placement::Join, _) => {
-                self.phases.push(Phase { serial: false, ..Phase::single(index, units) });
+                self.phases.push(Phase { serial: false, ..Phase::single(index, units, before) });
             }
         }
     }
