@@ -8,6 +8,9 @@ use crate::{Buffer, KernelDescriptor, ScheduleDescriptor};
 /// The most units a dispatch is divided into; larger grids hand out several programs at once.
 pub(crate) const MAX_UNITS: u32 = (1 << 20) - 1;
 
+/// The most dispatches of one phase, so that its units fit 32 bits; a longer group gets a barrier.
+const MAX_GROUP: u32 = 1 << 12;
+
 /// A list of dispatches with their argument words and the buffers that these point into.
 #[derive(Default)]
 pub(crate) struct Commands {
@@ -123,7 +126,7 @@ impl Commands {
         self.dispatches.push(dispatch);
         let before = self.phases.last().map_or(0, |phase| phase.end);
         match (placement, self.phases.last_mut()) {
-            (Placement::Join, Some(phase)) => {
+            (Placement::Join, Some(phase)) if phase.count < MAX_GROUP => {
                 phase.count += 1;
                 phase.end += u64::from(units);
             }
@@ -163,5 +166,33 @@ impl<'a> InUse<'a> {
 impl Drop for InUse<'_> {
     fn drop(&mut self) {
         self.0.iter().for_each(Buffer::end_run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_UNITS, Split};
+
+    #[test]
+    fn the_shares_of_all_workers_are_the_whole_dispatch() {
+        for workers in [1, 2, 3, 7, 64] {
+            for programs in
+                [1, 2, 5, 63, 100, 1001, MAX_UNITS, MAX_UNITS + 1, 123_456_789, u32::MAX]
+            {
+                for first in [0, workers / 2, workers - 1] {
+                    let split = Split::new(programs, workers, first);
+                    let mut next = 0;
+                    for position in 0..workers {
+                        let units = split.units_of((first + position) % workers, workers);
+                        assert_eq!(units.start, next, "{split:?}");
+                        next = units.end;
+                    }
+                    assert_eq!(next, split.units, "{split:?}");
+                    assert!(next <= MAX_UNITS);
+                    assert_eq!(split.programs_of(0..next), 0..programs);
+                    assert!(!split.programs_of(next - 1..next).is_empty());
+                }
+            }
+        }
     }
 }

@@ -44,6 +44,9 @@ const IMPATIENT_POLLS: u32 = 4;
 /// Polls for the other threads to leave a job before yielding to them.
 const POLLS_BEFORE_YIELD: u32 = 256;
 
+/// Stack of a worker: as much as the main thread has, because kernels run on both and keep tiles on it.
+const STACK: usize = 8 << 20;
+
 /// The most units of one job; a longer list is several jobs.
 const MAX_JOB_UNITS: u64 = u32::MAX as u64;
 
@@ -116,6 +119,7 @@ impl Pool {
             let shared = Arc::clone(&pool.shared);
             let worker = thread::Builder::new()
                 .name(format!("iron-{index}"))
+                .stack_size(STACK)
                 .spawn(move || shared.work(index as u32))
                 .map_err(|source| RuntimeError::ThreadSpawn { index, source })?;
             pool.workers.push(worker);
@@ -430,4 +434,59 @@ impl Job {
 /// The dispatches of a phase, in order.
 fn dispatches_of<'a>(commands: &'a Commands, phase: &Phase) -> &'a [Dispatch] {
     &commands.dispatches[phase.first as usize..][..phase.count as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::{PHASE_LIMIT, Pool};
+    use crate::commands::{Commands, Dispatch, Placement, Split};
+    use crate::pipeline::Pipeline;
+    use crate::{CpuEntries, KernelDescriptor, Launch, ScheduleDescriptor};
+
+    static KERNEL: KernelDescriptor =
+        KernelDescriptor { name: "count", dims: &[], params: &[], generics: &[], instances: &[] };
+    static SCHEDULE: ScheduleDescriptor = ScheduleDescriptor {
+        name: "each",
+        when: |_| true,
+        grid: |_| [1, 1, 1],
+        cpu: CpuEntries { avx512: None, avx2: None, portable: count },
+        cuda: None,
+        metal: None,
+    };
+
+    /// Adds the number of programs to the counter that the only word points to.
+    unsafe fn count(launch: &Launch<'_>) {
+        // SAFETY: the test keeps the counter alive.
+        let counter = unsafe { AtomicU32::from_ptr(launch.args[0] as *mut u32) };
+        counter.fetch_add(launch.programs.len() as u32, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn phase_numbers_start_again_before_they_run_out() {
+        let counter = AtomicU32::new(0);
+        let mut commands =
+            Commands { words: vec![counter.as_ptr().addr() as u64], ..Commands::default() };
+        for _ in 0..10 {
+            let dispatch = Dispatch {
+                kernel: &KERNEL,
+                schedule: &SCHEDULE,
+                pipeline: Pipeline::Cpu(count),
+                words: (0, 1),
+                grid: [9, 1, 1],
+                split: Split::new(9, 2, 0),
+            };
+            commands.push(dispatch, Placement::Barrier);
+        }
+        let pool = Pool::new(2, false).unwrap();
+        pool.run(&commands, &commands.phases).unwrap();
+        pool.last.lock().unwrap().phase = PHASE_LIMIT - 25;
+        pool.last.lock().unwrap().job = u32::MAX - 2;
+        for _ in 0..5 {
+            pool.run(&commands, &commands.phases).unwrap();
+        }
+        assert_eq!(pool.last.lock().unwrap().phase, 30);
+        assert_eq!(counter.load(Ordering::Relaxed), 6 * 90);
+    }
 }
