@@ -1,0 +1,7 @@
+//! Butter runs language, vision and speech models on this machine.
+
+#![deny(unsafe_code)]
+
+#[cfg(test)]
+mod testing;
+pub mod weights;
