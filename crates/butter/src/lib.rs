@@ -4,4 +4,5 @@
 
 #[cfg(test)]
 mod testing;
+pub mod tokenizer;
 pub mod weights;
