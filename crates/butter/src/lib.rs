@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod hub;
 pub mod template;
 pub mod tokenizer;
 pub mod weights;
