@@ -3,7 +3,7 @@
 mod common;
 
 use common::{activations, close, on_every_level, values, weights, wide};
-use iron_core::Format;
+use iron_runtime::Format;
 use iron_kernels::{matmul, quantize};
 use iron_runtime::{Activations, DType, Device, QuantizedTensor, Tensor};
 use iron_std::mlx::matmul::matmul_reference;

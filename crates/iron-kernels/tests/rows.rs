@@ -3,7 +3,7 @@
 mod common;
 
 use common::{activations, close, on_every_level, values, weights, wide};
-use iron_core::Format;
+use iron_runtime::Format;
 use iron_runtime::{Activations, DType, Device, Tensor};
 use iron_std::butter::quantize::quantize_reference;
 use iron_std::mlx::elementwise::{gelu_mul_reference, silu_mul_reference};

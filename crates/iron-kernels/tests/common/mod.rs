@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use iron_core::Format;
+use iron_runtime::Format;
 use iron_runtime::{Activations, Buffer, CpuOptions, DType, Device, IsaLevel, QuantizedTensor, Tensor, tile};
 
 /// Runs `test` on a device for every instruction set of this processor.
