@@ -10,7 +10,7 @@
 use std::mem::MaybeUninit;
 
 use super::isa::Isa;
-use super::packed::{PackedFormat, prefetch_unit};
+use super::packed::{PackedFormat, prefetch_share};
 
 /// A tile of activations quantised by [`quantize_row_tile`](super::quantize_row_tile): pointers to row 0, column 0.
 #[derive(Clone, Copy, Debug)]
@@ -154,14 +154,14 @@ pub unsafe fn dot_int8<I: Isa, W: PackedFormat, const M: usize, const G: usize>(
         let x = x.rows::<M>(0, rows, k0);
         let mut done = 0;
         while done < kn {
-            for unit in &unit {
-                prefetch_unit::<I, W>(*unit);
-            }
             for sub in 0..W::UNIT / W::SUB {
                 let at = done + sub * W::SUB;
                 // Only units shorter than a storage super-block can be cut by the end of a row.
                 if W::UNIT < 256 && at >= kn {
                     break;
+                }
+                for unit in &unit {
+                    prefetch_share::<I, W>(*unit, sub);
                 }
                 let sums = sub_block_sums::<I, W, M, G>(&unit, sub, &x, at);
                 for i in 0..M {
@@ -266,9 +266,9 @@ impl Panel {
             let minimum = (&raw mut (*panel).minimum[g]).cast::<f32>();
             let mut done = 0;
             while done < kn {
-                prefetch_unit::<I, W>(unit);
                 for sub in 0..W::UNIT / W::SUB {
                     let at = done + sub * W::SUB;
+                    prefetch_share::<I, W>(unit, sub);
                     for pair in 0..W::SUB / 8 {
                         let [first, second] = W::codes::<I>(unit, sub, pair);
                         I::store_i32(codes.add(16 * (at / 4 + 2 * pair)), first);
