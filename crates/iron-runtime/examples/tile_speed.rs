@@ -3,6 +3,12 @@
 //!
 //! `cargo run --release -p iron-runtime --example tile_speed [avx512|avx2] [gemv|gemm|f32|dense]`
 #![expect(unsafe_code, reason = "calls kernels with raw arguments")]
+#![expect(clippy::inline_always, reason = "only inlined code gets the instruction set")]
+#![expect(
+    clippy::large_stack_arrays,
+    reason = "output tiles live on the stack, as in generated kernels"
+)]
+#![expect(clippy::cast_ptr_alignment, reason = "the buffers start on 2 MiB")]
 
 use std::sync::Barrier;
 

@@ -243,8 +243,8 @@ const PANEL_K: usize = 512;
 /// Weights of some row groups unpacked to one byte a code.
 #[repr(align(64))]
 struct Panel {
-    /// A vector per step.
-    codes: [[[u8; 64]; PANEL_K / 4]; PANEL_GROUPS],
+    /// A vector of four codes a lane per step.
+    codes: [[[i32; 16]; PANEL_K / 4]; PANEL_GROUPS],
     /// Scales of each sub-block.
     scale: [[[f32; 16]; PANEL_K / 16]; PANEL_GROUPS],
     /// Minima of each sub-block, in formats that have them.
