@@ -352,6 +352,44 @@ pub unsafe fn dot_int8_panel<
     }
 }
 
+/// The sums of a row's sub-blocks.
+#[inline(always)]
+unsafe fn sub_block_sums_of_row<I: Isa, W: PackedFormat>(
+    q: *const i8,
+    kn: usize,
+    out: &mut [i32; PANEL_K / 16],
+) {
+    unsafe {
+        let ones = I::splat_i(0x0101_0101);
+        let mut done = 0;
+        // Whole vectors give a sum of each four values; the rest of the addition is left to the compiler.
+        while done + 256 <= kn {
+            let mut fours = [0i32; 64];
+            for v in 0..4 {
+                let x = I::load_i32(q.add(done + 64 * v).cast());
+                let sums = I::dot4_fold(I::dot4(1, I::splat_i(0), ones, x));
+                I::store_i32(fours[16 * v..].as_mut_ptr(), sums);
+            }
+            for sub in 0..256 / W::SUB {
+                let mut sum = 0;
+                for four in 0..W::SUB / 4 {
+                    sum += fours[sub * (W::SUB / 4) + four];
+                }
+                out[done / W::SUB + sub] = sum;
+            }
+            done += 256;
+        }
+        while done < kn {
+            let mut sum = 0;
+            for e in 0..W::SUB {
+                sum += i32::from(*q.add(done + e));
+            }
+            out[done / W::SUB] = sum;
+            done += W::SUB;
+        }
+    }
+}
+
 /// One register tile of the panel flavour: the first `valid` of `M` rows, `G` row groups of the panel from `first` on.
 #[inline(always)]
 unsafe fn panel_tile<I: Isa, W: PackedFormat, const M: usize, const G: usize>(
@@ -380,13 +418,7 @@ unsafe fn panel_tile<I: Isa, W: PackedFormat, const M: usize, const G: usize>(
         let mut sums_q = [[0i32; PANEL_K / 16]; M];
         if needs_sums::<I, W>() {
             for i in 0..M {
-                for sub in 0..kn / W::SUB {
-                    let mut sum = 0;
-                    for e in 0..W::SUB {
-                        sum += i32::from(*x[i].q.add(sub * W::SUB + e));
-                    }
-                    sums_q[i][sub] = sum;
-                }
+                sub_block_sums_of_row::<I, W>(x[i].q, kn, &mut sums_q[i]);
             }
         }
         let zero = I::splat_i(0);
