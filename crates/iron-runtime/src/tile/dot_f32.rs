@@ -6,7 +6,7 @@
 use std::mem::MaybeUninit;
 
 use super::isa::Isa;
-use super::packed::{PackedFormat, prefetch_unit};
+use super::packed::{PackedFormat, prefetch_share};
 
 /// A tile of f32 activations: a pointer to row 0, column 0.
 #[derive(Clone, Copy, Debug)]
@@ -80,13 +80,13 @@ pub unsafe fn dot_f32_packed<I: Isa, W: PackedFormat, const M: usize, const G: u
             let mut unit = w.add(group * group_bytes + k0 / W::UNIT * W::UNIT_BYTES);
             let mut done = 0;
             while done < kn {
-                prefetch_unit::<I, W>(unit);
                 for sub in 0..W::UNIT / W::SUB {
                     let at = done + sub * W::SUB;
                     // Only units shorter than a storage super-block can be cut by the end of a row.
                     if W::UNIT < 256 && at >= kn {
                         break;
                     }
+                    prefetch_share::<I, W>(unit, sub);
                     let (scale, minimum) = (W::scale::<I>(unit, sub), W::minimum::<I>(unit, sub));
                     for pair in 0..W::SUB / 8 {
                         let codes = W::codes::<I>(unit, sub, pair);
@@ -127,8 +127,8 @@ impl Panel {
             let out = (&raw mut (*panel).0).cast::<f32>().add(16 * g);
             let mut done = 0;
             while done < kn {
-                prefetch_unit::<I, W>(unit);
                 for sub in 0..W::UNIT / W::SUB {
+                    prefetch_share::<I, W>(unit, sub);
                     let (scale, minimum) = (W::scale::<I>(unit, sub), W::minimum::<I>(unit, sub));
                     for pair in 0..W::SUB / 8 {
                         let codes = W::codes::<I>(unit, sub, pair);

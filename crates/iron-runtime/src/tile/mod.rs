@@ -15,6 +15,10 @@
     reason = "only inlined code gets the instruction set of the kernel that calls it"
 )]
 #![expect(
+    clippy::needless_range_loop,
+    reason = "register tiles are indexed by row and column, across several arrays at once"
+)]
+#![expect(
     clippy::missing_safety_doc,
     reason = "the contract of `Isa` holds throughout; the rest is each function's description"
 )]

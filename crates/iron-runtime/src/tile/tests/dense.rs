@@ -81,14 +81,7 @@ fn check<T: DenseWeight>(narrow: impl Fn(f32) -> (T::Element, f32), m: usize, n:
     }
     macro_rules! compare {
         ($m:literal, $g:literal, $split:expr, $panel:literal) => {{
-            let product = Product::<T, $m, $g, $panel> {
-                x: &x,
-                w: &w,
-                m,
-                n,
-                k,
-                split: $split,
-            };
+            let product = Product::<T, $m, $g, $panel> { x: &x, w: &w, m, n, k, split: $split };
             for (level, found) in on_every_level(&product) {
                 assert!(
                     found.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()),
