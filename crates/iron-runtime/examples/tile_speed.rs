@@ -15,8 +15,9 @@ use std::sync::Barrier;
 use iron_core::Format;
 use iron_runtime::cpu_entries;
 use iron_runtime::launch::{CpuKernel, Launch};
+use iron_runtime::{CpuEntries, IsaLevel};
 use iron_runtime::tile::{
-    BF16, CpuEntries, F32Rows, Int8Rows, Isa, IsaLevel, PackedFormat, Q4_0, Q4_1, Q4K, Q6K, Q8_0,
+    BF16, F32Rows, Int8Rows, Isa, PackedFormat, Q4_0, Q4_1, Q4K, Q6K, Q8_0,
     dot_dense, dot_dense_panel, dot_f32_packed_panel, dot_int8, dot_int8_panel, packed_bytes,
 };
 
@@ -107,7 +108,7 @@ unsafe fn gemm<I: Isa, W: PackedFormat>(launch: &Launch<'_>) {
             tile.fill(0.0);
             let rows = (a.m - row).min(BM);
             unsafe {
-                dot_int8_panel::<I, W, BM, BN, 4096>(
+                dot_int8_panel::<I, W>(
                     tile.as_mut_ptr(),
                     BN,
                     a.int8(row),
@@ -142,7 +143,7 @@ unsafe fn gemm_f32<I: Isa, W: PackedFormat>(launch: &Launch<'_>) {
             tile.fill(0.0);
             let rows = (a.m - row).min(BM);
             unsafe {
-                dot_f32_packed_panel::<I, W, BM, BN, 4096>(
+                dot_f32_packed_panel::<I, W>(
                     tile.as_mut_ptr(),
                     BN,
                     a.f32(row),
@@ -190,7 +191,7 @@ unsafe fn dense_gemm<I: Isa>(launch: &Launch<'_>) {
             unsafe {
                 let w = a.w.cast::<u16>().add(col * a.k);
                 let out = a.out.add(row * a.n + col);
-                dot_dense_panel::<I, BF16, BM, BN>(
+                dot_dense_panel::<I, BF16>(
                     out,
                     a.n,
                     a.f32(row),

@@ -3,6 +3,7 @@
 //! Weights are dequantised as the ggml reference does, in f32 with separate multiplications and additions; products are
 //! folded by fma in ascending k. Both flavours, every register tile and every split of k give the same bits.
 
+use super::outline::outlined;
 use std::mem::MaybeUninit;
 
 use super::isa::Isa;
@@ -146,15 +147,24 @@ impl Panel {
     }
 }
 
-/// The same product for a whole tile in memory; arguments as in [`dot_int8_panel`](super::dot_int8_panel).
+outlined! {
+    /// The same product for a whole tile in memory; arguments as in [`dot_int8_panel`](super::dot_int8_panel).
+    pub unsafe fn dot_f32_packed_panel<I, W: PackedFormat>(
+        acc: *mut f32,
+        ld: usize,
+        x: F32Rows,
+        rows: i32,
+        w: *const u8,
+        row_group: usize,
+        cols: i32,
+        k: usize,
+        k0: usize,
+        kn: usize,
+    ) = f32_panel;
+}
+
 #[inline(always)]
-pub unsafe fn dot_f32_packed_panel<
-    I: Isa,
-    W: PackedFormat,
-    const BM: usize,
-    const BN: usize,
-    const BK: usize,
->(
+unsafe fn f32_panel<I: Isa, W: PackedFormat>(
     acc: *mut f32,
     ld: usize,
     x: F32Rows,
@@ -166,7 +176,6 @@ pub unsafe fn dot_f32_packed_panel<
     k0: usize,
     kn: usize,
 ) {
-    debug_assert!(rows <= BM as i32 && cols <= BN as i32 && kn <= BK);
     if rows <= 0 || cols <= 0 {
         return;
     }

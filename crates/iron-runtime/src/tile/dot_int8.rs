@@ -7,6 +7,7 @@
 //!
 //! So both flavours, every register tile and every split of k give the same bits.
 
+use super::outline::outlined;
 use std::mem::MaybeUninit;
 
 use super::isa::Isa;
@@ -286,19 +287,27 @@ impl Panel {
     }
 }
 
-/// The same product for a whole tile in memory, `BM` rows by `BN` weight rows: the prefill path.
-///
-/// `acc` is row-major with `ld` elements from one row to the next. Only its first `rows` rows are touched, and of each
-/// the first `cols` elements rounded up to a multiple of 16. The weights are unpacked once for all rows; `rows`, `cols`
-/// and `kn` are at most `BM`, `BN` and `BK`.
+outlined! {
+    /// The same product for a whole tile in memory, `rows` rows by `cols` weight rows: the prefill path.
+    ///
+    /// `acc` is row-major with `ld` elements from one row to the next. Only its first `rows` rows are touched, and of
+    /// each the first `cols` elements rounded up to a multiple of 16. The weights are unpacked once for all rows.
+    pub unsafe fn dot_int8_panel<I, W: PackedFormat>(
+        acc: *mut f32,
+        ld: usize,
+        x: Int8Rows,
+        rows: i32,
+        w: *const u8,
+        row_group: usize,
+        cols: i32,
+        k: usize,
+        k0: usize,
+        kn: usize,
+    ) = int8_panel;
+}
+
 #[inline(always)]
-pub unsafe fn dot_int8_panel<
-    I: Isa,
-    W: PackedFormat,
-    const BM: usize,
-    const BN: usize,
-    const BK: usize,
->(
+unsafe fn int8_panel<I: Isa, W: PackedFormat>(
     acc: *mut f32,
     ld: usize,
     x: Int8Rows,
@@ -310,7 +319,6 @@ pub unsafe fn dot_int8_panel<
     k0: usize,
     kn: usize,
 ) {
-    debug_assert!(rows <= BM as i32 && cols <= BN as i32 && kn <= BK);
     if rows <= 0 || cols <= 0 {
         return;
     }

@@ -4,6 +4,7 @@
 //! AVX2, and calls instead of inlined arrays take half to three quarters off its compile time, which was as much as that
 //! of the two other versions together.
 
+use super::outline::Outlined;
 use super::isa::{Isa, Lanes};
 use super::scalar::Scalar;
 use half::{bf16, f16};
@@ -198,6 +199,15 @@ fn to_bf16(x: f32) -> u16 {
 impl Isa for Portable {
     const WIDE: bool = false;
     const DOT8_SIGNED: bool = false;
+
+    #[inline(always)]
+    unsafe fn outline<O: Outlined>(work: O) {
+        #[inline(never)]
+        unsafe fn call<O: Outlined>(work: O) {
+            unsafe { work.run::<Portable>() }
+        }
+        unsafe { call(work) }
+    }
 
     #[inline(always)]
     unsafe fn iota() -> I {

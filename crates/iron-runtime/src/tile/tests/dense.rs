@@ -37,7 +37,7 @@ impl<T: DenseWeight, const M: usize, const G: usize, const PANEL: bool> OnIsa
                         let kn = self.split.min(k - k0);
                         if PANEL {
                             let (rows, cols) = (rows.min(M as i32), cols.min(16 * G as i32));
-                            dot_dense_panel::<I, T, 64, 128>(out, n, x, rows, w, k, cols, k0, kn);
+                            dot_dense_panel::<I, T>(out, n, x, rows, w, k, cols, k0, kn);
                         } else {
                             dot_dense::<I, T, M, G>(&mut acc, x, rows, w, k, cols, k0, kn);
                         }
