@@ -197,8 +197,10 @@ unsafe fn f32_panel<I: Isa, W: PackedFormat>(
                     Panel::unpack::<I, W>(panel, g, group.add(k0 / W::UNIT * W::UNIT_BYTES), kn);
                 }
                 let mut row = 0;
-                while row < rows as usize {
-                    let valid = (rows as usize - row).min(6);
+                // Counted down: of `while row < rows` LLVM drops the exit test at -O3 (rustc 1.95, AVX2).
+                let mut left = rows as usize;
+                while left > 0 {
+                    let valid = left.min(6);
                     let x = x.rows::<6>(row, rows, k0);
                     let acc = acc.add(row * ld);
                     if I::WIDE && held == 4 {
@@ -208,7 +210,8 @@ unsafe fn f32_panel<I: Isa, W: PackedFormat>(
                             panel_tile::<I, 6, 1>(acc.add(16 * g), ld, valid, &x, panel, g, kn);
                         }
                     }
-                    row += 6;
+                    row += valid;
+                    left -= valid;
                 }
                 done += PANEL_K;
             }

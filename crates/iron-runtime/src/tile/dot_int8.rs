@@ -340,8 +340,10 @@ unsafe fn int8_panel<I: Isa, W: PackedFormat>(
                     Panel::unpack::<I, W>(panel, g, group.add(k0 / W::UNIT * W::UNIT_BYTES), kn);
                 }
                 let mut row = 0;
-                while row < rows as usize {
-                    let valid = (rows as usize - row).min(4);
+                // Counted down: of `while row < rows` LLVM drops the exit test at -O3 (rustc 1.95, AVX2).
+                let mut left = rows as usize;
+                while left > 0 {
+                    let valid = left.min(4);
                     let x = x.rows::<4>(row, rows, k0);
                     let acc = acc.add(row * ld);
                     if I::WIDE && held == 4 {
@@ -351,7 +353,8 @@ unsafe fn int8_panel<I: Isa, W: PackedFormat>(
                             panel_tile::<I, W, 4, 1>(acc.add(16 * g), ld, valid, &x, panel, g, kn);
                         }
                     }
-                    row += 4;
+                    row += valid;
+                    left -= valid;
                 }
                 done += PANEL_K;
             }
