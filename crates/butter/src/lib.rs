@@ -2,7 +2,9 @@
 
 #![deny(unsafe_code)]
 
-#[cfg(test)]
-mod testing;
+pub mod template;
 pub mod tokenizer;
 pub mod weights;
+
+#[cfg(test)]
+mod testing;

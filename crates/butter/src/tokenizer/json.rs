@@ -54,6 +54,7 @@ struct File {
     model: ModelFile,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "the file's own fields")]
 #[derive(Deserialize)]
 struct Added {
     id: u32,

@@ -24,6 +24,7 @@ use crate::weights::Weights;
 use crate::weights::gguf::Gguf;
 
 pub use self::error::TokenizerError;
+pub(crate) use self::json::token_text;
 pub use self::stream::DecodeStream;
 
 /// Texts of tokens that end a turn, whatever the file says: many conversions mark only one of them.
