@@ -7,6 +7,7 @@ use iron_runtime::RuntimeError;
 use crate::batch::BatchError;
 use crate::cache::CacheError;
 use crate::generate::OptionsError;
+use crate::template::TemplateError;
 use crate::tokenizer::TokenizerError;
 use crate::weights::WeightsError;
 
@@ -17,6 +18,9 @@ pub enum Error {
     /// The weights or the configuration.
     #[error(transparent)]
     Weights(#[from] WeightsError),
+    /// The chat template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
     /// The tokenizer, or a text that it cannot encode.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
@@ -92,6 +96,8 @@ pub enum Error {
         expected: &'static str,
     },
     /// A session that already answers.
-    #[error("this session is generating; let the answer end, or drop its generator, before the next one")]
+    #[error(
+        "this session is generating; let the answer end, or drop its generator, before the next one"
+    )]
     SessionBusy,
 }

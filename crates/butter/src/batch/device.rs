@@ -164,8 +164,7 @@ fn place(batch: &Batch, cache: &KvCache) -> Result<(Vec<i32>, Vec<(usize, usize,
     let mut slots = Vec::with_capacity(batch.tokens());
     let mut runs = Vec::with_capacity(batch.spans.len());
     for span in &batch.spans {
-        let (start, end, held) =
-            (span.start, span.start + span.tokens, cache.len(span.sequence)?);
+        let (start, end, held) = (span.start, span.start + span.tokens, cache.len(span.sequence)?);
         if end > held {
             return Err(BatchError::NotInCache { start, end, held }.into());
         }

@@ -29,7 +29,9 @@ pub enum BatchError {
         limit: usize,
     },
     /// Embeddings that are no whole number of rows.
-    #[error("embeddings have {found} values, which is no multiple of the model's width of {hidden_size}")]
+    #[error(
+        "embeddings have {found} values, which is no multiple of the model's width of {hidden_size}"
+    )]
     EmbeddingSize {
         /// Values given.
         found: usize,
@@ -70,7 +72,9 @@ pub enum BatchError {
         found: usize,
     },
     /// As many draws as rows of logits were expected.
-    #[error("the batch asks for logits of {rows} tokens, but {found} samplers were given; give one for each")]
+    #[error(
+        "the batch asks for logits of {rows} tokens, but {found} samplers were given; give one for each"
+    )]
     Samplers {
         /// Rows of logits.
         rows: usize,

@@ -1,8 +1,8 @@
 use iron_runtime::{CpuOptions, DType, Device};
 
 use super::{Batch, BatchError, DeviceBatch, Run, Visibility, WantedLogits};
-use crate::cache::{CacheOptions, KvCache, SequenceId};
 use crate::Error;
+use crate::cache::{CacheOptions, KvCache, SequenceId};
 
 fn device() -> Device {
     Device::cpu(CpuOptions { threads: Some(1), ..CpuOptions::default() }).expect("one thread")
@@ -52,7 +52,9 @@ fn padding_stores_and_sees_nothing() {
     let (cache, a, b) = cache(&device);
     let mut batch = Batch::new(8);
     for (sequence, start) in [(a, 69), (b, 1)] {
-        batch.push(&Run::tokens(sequence, start, &[5]).with_logits(WantedLogits::Last)).expect("ok");
+        batch
+            .push(&Run::tokens(sequence, start, &[5]).with_logits(WantedLogits::Last))
+            .expect("ok");
     }
     assert!(batch.is_decode());
     let buffers = DeviceBatch::new(&device, 16, 8, 4, None).expect("small");

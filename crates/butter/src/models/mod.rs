@@ -60,12 +60,8 @@ pub trait Decoder: fmt::Debug + Send + Sync {
     fn embed(&self, cx: &Context<'_>) -> Result<Residual, Error>;
 
     /// Passes the residual stream through some of the layers.
-    fn layers(
-        &self,
-        cx: &Context<'_>,
-        layers: Range<usize>,
-        x: &mut Residual,
-    ) -> Result<(), Error>;
+    fn layers(&self, cx: &Context<'_>, layers: Range<usize>, x: &mut Residual)
+    -> Result<(), Error>;
 
     /// Logits of the wanted tokens, f32 `[wanted rows, vocab_size]`.
     fn logits(&self, cx: &Context<'_>, x: Residual) -> Result<Tensor, Error>;

@@ -19,7 +19,9 @@ impl Embedding {
     pub fn forward(&self, cx: &Context<'_>, scale: f32, out: &Tensor) -> Result<(), Error> {
         match (&cx.batch.ids, &cx.batch.embeddings) {
             (Some(ids), _) => kernels::embed(cx.commands, &self.table, ids, out, scale)?,
-            (None, Some(rows)) => kernels::take_rows(cx.commands, rows, &cx.batch.row_numbers, out)?,
+            (None, Some(rows)) => {
+                kernels::take_rows(cx.commands, rows, &cx.batch.row_numbers, out)?
+            }
             (None, None) => {}
         }
         Ok(())

@@ -62,7 +62,10 @@ impl WantedInput {
     pub fn by(linears: &[&Linear]) -> Self {
         let wants = |kind| linears.iter().any(|linear| linear.input == kind);
         let int8 = wants(ActivationKind::Int8);
-        Self { plain: !int8 || linears.iter().any(|linear| linear.input != ActivationKind::Int8), int8 }
+        Self {
+            plain: !int8 || linears.iter().any(|linear| linear.input != ActivationKind::Int8),
+            int8,
+        }
     }
 }
 

@@ -137,7 +137,9 @@ impl<'a> Loader<'a> {
 fn dense(data: &TensorData, rows: usize, cols: usize) -> Result<QuantizedTensor, Error> {
     let in_place = |buffer| QuantizedTensor::dense(buffer, 0, data.format, rows, cols, cols);
     match in_place(data.bytes.buffer()?) {
-        Err(RuntimeError::Misaligned { .. }) => Ok(in_place(Buffer::from_slice::<u8>(&data.bytes)?)?),
+        Err(RuntimeError::Misaligned { .. }) => {
+            Ok(in_place(Buffer::from_slice::<u8>(&data.bytes)?)?)
+        }
         matrix => Ok(matrix?),
     }
 }
