@@ -61,7 +61,7 @@ unsafe fn row_block<I: Isa, T: DenseWeight, const R: usize, const N: usize>(
                 tile::<I, T, R, 4>(acc, ld, a, lda, b, ldb, k, 16);
                 64
             } else if N >= 32 && left >= 32 && (I::WIDE || R <= 2) {
-                tile::<I, T, R, 2>(acc, ld, a, lda, b, ldb, k);
+                tile::<I, T, R, 2>(acc, ld, a, lda, b, ldb, k, 16);
                 32
             } else {
                 tile::<I, T, R, 1>(acc, ld, a, lda, b, ldb, k, left.min(16) as i32);
