@@ -12,7 +12,7 @@ use crate::Error;
 /// Calls of one command buffer run in order, so memory of a closed scope is used again by later calls of the same
 /// command buffer. Blocks are never freed while the arena lives: recordings point into them.
 #[derive(Debug)]
-pub struct Arena {
+pub(crate) struct Arena {
     device: Device,
     state: RefCell<State>,
 }
@@ -43,17 +43,17 @@ const ALIGN: usize = 64;
 
 impl Arena {
     /// An empty arena in the memory of `device`.
-    pub fn new(device: Device) -> Self {
+    pub(crate) fn new(device: Device) -> Self {
         Self { device, state: RefCell::default() }
     }
 
     /// Opens a scope; scopes close in the opposite order.
-    pub fn scope(&self) -> Scope<'_> {
+    pub(crate) fn scope(&self) -> Scope<'_> {
         Scope { arena: self, start: self.state.borrow().top }
     }
 
     /// A tensor of unspecified values that lives until the innermost scope closes.
-    pub fn tensor(&self, dtype: DType, shape: &[usize]) -> Result<Tensor, Error> {
+    pub(crate) fn tensor(&self, dtype: DType, shape: &[usize]) -> Result<Tensor, Error> {
         let elements =
             shape.iter().try_fold(dtype.size(), |bytes, &length| bytes.checked_mul(length));
         let bytes = elements.unwrap_or(usize::MAX).max(1);
@@ -62,7 +62,7 @@ impl Arena {
     }
 
     /// Activations `[rows, width]` of unspecified values that live until the innermost scope closes.
-    pub fn activations(
+    pub(crate) fn activations(
         &self,
         kind: ActivationKind,
         rows: usize,
@@ -84,7 +84,8 @@ impl Arena {
     }
 
     /// Bytes of address space that the arena holds.
-    pub fn reserved_bytes(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn reserved_bytes(&self) -> usize {
         self.state.borrow().blocks.iter().map(Buffer::len).sum()
     }
 }

@@ -64,6 +64,12 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// Text for a model that came without a tokenizer.
+    #[error("`{}` has no tokenizer.json; put the model's own there, or give prompts as tokens", path.display())]
+    NoTokenizer {
+        /// The model's file or folder.
+        path: PathBuf,
+    },
     /// A prompt without tokens.
     #[error("the prompt is empty and the model has no token that starts a text; write something")]
     EmptyPrompt,

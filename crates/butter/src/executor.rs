@@ -58,12 +58,28 @@ pub struct Executor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Step {
     sequences: usize,
-    is_greedy: bool,
+    output: Output,
 }
 
-/// One command buffer for each segment.
+/// What a forward pass is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Output {
+    /// Keys and values only.
+    Cache,
+    /// Logits.
+    Logits,
+    /// The most likely tokens.
+    Greedy,
+    /// Drawn tokens.
+    Sampled,
+}
+
+/// A decode step: one recording for each segment.
 #[derive(Debug)]
-struct Recorded(Vec<Recording>);
+struct Recorded {
+    segments: Vec<Recording>,
+    logits: Tensor,
+}
 
 /// What the sampling kernel reads and writes.
 #[derive(Debug)]
@@ -142,15 +158,17 @@ impl Executor {
 
     /// Runs a batch for its keys and values only.
     pub fn prefill(&mut self, batch: &Batch) -> Result<(), Error> {
-        let tensors = self.inputs.upload(batch, &self.cache, 0)?;
-        self.run_eagerly(&tensors, false, |_, _| Ok(())).map(drop)
+        self.run(batch, Output::Cache).map(drop)
     }
 
     /// Runs a batch and returns the logits of its wanted tokens, `[wanted rows, vocab_size]`.
     pub fn logits(&mut self, batch: &Batch) -> Result<Vec<f32>, Error> {
-        let tensors = self.inputs.upload(batch, &self.cache, 0)?;
-        let logits = self.run_eagerly(&tensors, true, |_, _| Ok(()))?;
-        logits.map_or_else(|| Ok(Vec::new()), |logits| Ok(logits.read()?))
+        let rows = batch.wanted_rows();
+        let output = if rows == 0 { Output::Cache } else { Output::Logits };
+        match self.run(batch, output)? {
+            Some(logits) => Ok(logits.narrow(0, 0, rows)?.read()?),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Runs a batch and draws a token for each of its wanted tokens.
@@ -159,39 +177,54 @@ impl Executor {
         if draws.len() != rows {
             return Err(BatchError::Samplers { rows, found: draws.len() }.into());
         }
-        if rows == 0 {
-            return self.prefill(batch).map(|()| Vec::new());
-        }
         self.write_draws(draws)?;
-        let is_greedy = draws.iter().all(Draw::is_greedy);
-        if self.dispatch == Dispatch::Recorded && batch.is_decode() {
-            self.replay(batch, Step { sequences: rows.next_power_of_two(), is_greedy })?;
-        } else {
-            let tensors = self.inputs.upload(batch, &self.cache, 0)?;
-            let sampler = self.sampler.clone_handles();
-            self.run_eagerly(&tensors, true, |cx, logits| sampler.encode(cx, logits, is_greedy))?;
-        }
+        let output = match draws {
+            [] => Output::Cache,
+            draws if draws.iter().all(Draw::is_greedy) => Output::Greedy,
+            _ => Output::Sampled,
+        };
+        self.run(batch, output)?;
         let drawn = self.sampler.tokens.narrow(0, 0, rows)?.read::<i32>()?;
         Ok(drawn.into_iter().map(|token| token as u32).collect())
     }
 
-    /// Encodes each segment of a forward pass and runs it; `finish` encodes what is done with the logits.
-    fn run_eagerly(
-        &self,
-        tensors: &BatchTensors,
-        wants_logits: bool,
-        finish: impl Fn(&Context<'_>, &Tensor) -> Result<(), Error>,
-    ) -> Result<Option<Tensor>, Error> {
+    /// Runs a batch; returns its logits, which are there until the next run.
+    fn run(&mut self, batch: &Batch, output: Output) -> Result<Option<Tensor>, Error> {
+        if self.dispatch == Dispatch::Recorded && batch.is_decode() && output != Output::Cache {
+            let sequences = batch.tokens().next_power_of_two();
+            return self.replay(batch, Step { sequences, output }).map(Some);
+        }
+        let tensors = self.inputs.upload(batch, &self.cache, 0)?;
         let _scope = self.arena.scope();
-        self.encode(tensors, wants_logits, finish, |commands| Ok(commands.run()?))
+        self.encode(&tensors, output, |commands| Ok(commands.run()?))
+    }
+
+    /// Runs a decode step from its recording, which is made at its first use.
+    fn replay(&mut self, batch: &Batch, step: Step) -> Result<Tensor, Error> {
+        let tensors = self.inputs.upload(batch, &self.cache, step.sequences)?;
+        if !self.recordings.contains_key(&step) {
+            let _scope = self.arena.scope();
+            let mut segments = Vec::new();
+            let logits = self.encode(&tensors, step.output, |commands| {
+                segments.push(commands.finish());
+                Ok(())
+            })?;
+            if let Some(logits) = logits {
+                self.recordings.insert(step, Recorded { segments, logits });
+            }
+        }
+        let Recorded { segments, logits } = &self.recordings[&step];
+        for segment in segments {
+            segment.run()?;
+        }
+        Ok(logits.clone())
     }
 
     /// Encodes each segment of a forward pass and hands its commands to `submit`.
     fn encode(
         &self,
         tensors: &BatchTensors,
-        wants_logits: bool,
-        finish: impl Fn(&Context<'_>, &Tensor) -> Result<(), Error>,
+        output: Output,
         mut submit: impl FnMut(CommandBuffer) -> Result<(), Error>,
     ) -> Result<Option<Tensor>, Error> {
         let segments = self.placement.segments();
@@ -208,32 +241,14 @@ impl Executor {
             self.model.layers(&cx, segment.layers, &mut x)?;
             if index < last {
                 residual = Some(x);
-            } else if wants_logits {
+            } else if output != Output::Cache {
                 let computed = self.model.logits(&cx, x)?;
-                finish(&cx, &computed)?;
+                self.sampler.encode(&cx, &computed, output)?;
                 logits = Some(computed);
             }
             submit(commands)?;
         }
         Ok(logits)
-    }
-
-    /// Runs a decode step from its recording, which is made at its first use.
-    fn replay(&mut self, batch: &Batch, step: Step) -> Result<(), Error> {
-        let tensors = self.inputs.upload(batch, &self.cache, step.sequences)?;
-        if !self.recordings.contains_key(&step) {
-            let _scope = self.arena.scope();
-            let mut recordings = Vec::new();
-            let sample =
-                |cx: &Context<'_>, logits: &Tensor| self.sampler.encode(cx, logits, step.is_greedy);
-            self.encode(&tensors, true, sample, |commands| {
-                recordings.push(commands.finish());
-                Ok(())
-            })?;
-            self.recordings.insert(step, Recorded(recordings));
-        }
-        let Recorded(segments) = &self.recordings[&step];
-        segments.iter().try_for_each(|segment| Ok(segment.run()?))
     }
 
     fn write_draws(&self, draws: &[Draw]) -> Result<(), Error> {
@@ -249,21 +264,20 @@ impl Executor {
 }
 
 impl SamplerBuffers {
-    fn clone_handles(&self) -> Self {
-        let Self { settings, choices, tokens } = self;
-        Self { settings: settings.clone(), choices: choices.clone(), tokens: tokens.clone() }
-    }
-
     /// Encodes the choice of a token for each row of logits.
-    fn encode(&self, cx: &Context<'_>, logits: &Tensor, is_greedy: bool) -> Result<(), Error> {
+    fn encode(&self, cx: &Context<'_>, logits: &Tensor, output: Output) -> Result<(), Error> {
         let rows = logits.dim(0)?;
         let tokens = self.tokens.narrow(0, 0, rows)?;
-        if is_greedy {
-            return Ok(kernels::argmax(cx.commands, logits, &tokens)?);
+        match output {
+            Output::Cache | Output::Logits => {}
+            Output::Greedy => kernels::argmax(cx.commands, logits, &tokens)?,
+            Output::Sampled => {
+                let settings = self.settings.narrow(0, 0, rows)?;
+                let choices = self.choices.narrow(0, 0, rows)?;
+                let weights = cx.matrix(rows, logits.dim(1)?)?;
+                kernels::sample(cx.commands, logits, &settings, &choices, &weights, &tokens)?;
+            }
         }
-        let settings = self.settings.narrow(0, 0, rows)?;
-        let choices = self.choices.narrow(0, 0, rows)?;
-        let weights = cx.matrix(rows, logits.dim(1)?)?;
-        Ok(kernels::sample(cx.commands, logits, &settings, &choices, &weights, &tokens)?)
+        Ok(())
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     path: PathBuf,
     family: &'static Family,
     config: ModelConfig,
-    pub(crate) tokenizer: Tokenizer,
+    pub(crate) tokenizer: Option<Tokenizer>,
     chat_template: Option<ChatTemplate>,
     pub(crate) context_length: usize,
     turn_ends: Vec<u32>,
@@ -100,8 +100,13 @@ impl Model {
     }
 
     /// Text to tokens and back.
-    pub fn tokenizer(&self) -> &Tokenizer {
-        &self.0.tokenizer
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoTokenizer`] for a folder without one: such a model takes prompts as tokens only, and its chunks have no
+    /// text.
+    pub fn tokenizer(&self) -> Result<&Tokenizer, Error> {
+        self.0.tokenizer()
     }
 
     /// Conversations to prompts; `None` for models that were not made for chat.
@@ -153,12 +158,17 @@ impl Inner {
         self.executor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn tokenizer(&self) -> Result<&Tokenizer, Error> {
+        let missing = || Error::NoTokenizer { path: self.path.clone() };
+        self.tokenizer.as_ref().ok_or_else(missing)
+    }
+
     /// The tokens of a prompt.
     pub(crate) fn encode(&self, prompt: Prompt) -> Result<Vec<u32>, Error> {
         match prompt {
             Prompt::Tokens(tokens) => Ok(tokens),
             Prompt::Text(text) => {
-                let tokens = self.tokenizer.encode(&text, true)?;
+                let tokens = self.tokenizer()?.encode(&text, true)?;
                 if tokens.is_empty() {
                     return Ok(self.config.bos_token_id.into_iter().collect());
                 }
@@ -191,7 +201,8 @@ fn load(path: &Path, options: &LoadOptions) -> Result<Model, Error> {
     let family = Family::of(&weights, &config)?;
     check_capabilities(path, family, options)?;
     let context_length = context_length(&config, options)?;
-    let tokenizer = Tokenizer::from_weights(&weights)?;
+    let tokenizer =
+        has_tokenizer(&weights).then(|| Tokenizer::from_weights(&weights)).transpose()?;
     let chat_template = ChatTemplate::from_weights(&weights)?;
     let device = Device::cpu(CpuOptions { threads: options.threads, isa: options.isa })?;
     let precision = if options.f32 { Precision::F32 } else { Precision::Fast };
@@ -207,7 +218,7 @@ fn load(path: &Path, options: &LoadOptions) -> Result<Model, Error> {
     };
     let executor = Executor::new(model, &config, placement, &executor)?;
     let mut turn_ends = config.eos_token_ids.clone();
-    turn_ends.extend(tokenizer.turn_end_ids());
+    turn_ends.extend(tokenizer.iter().flat_map(Tokenizer::turn_end_ids));
     let model = Model(Arc::new(Inner {
         path: path.to_owned(),
         family,
@@ -225,6 +236,13 @@ fn load(path: &Path, options: &LoadOptions) -> Result<Model, Error> {
     }
     options.events.tell(&ModelEvent::Ready);
     Ok(model)
+}
+
+/// Whether there is a tokenizer: GGUF files hold theirs, other weights have it beside them.
+fn has_tokenizer(weights: &Weights) -> bool {
+    let path = weights.path();
+    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+    weights.gguf().is_some() || folder.join("tokenizer.json").is_file()
 }
 
 fn load_weights(

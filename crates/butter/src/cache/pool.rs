@@ -1,13 +1,13 @@
 //! Which pages are in use, and by how many sequences.
 
 /// The number of a page in the key and value buffers.
-pub type PageId = u32;
+pub(super) type PageId = u32;
 
 /// Reference counts of a fixed number of pages.
 ///
 /// Pages that were never used come last and in order, so that memory is touched only as far as it is needed.
 #[derive(Debug)]
-pub struct PagePool {
+pub(super) struct PagePool {
     references: Vec<u32>,
     freed: Vec<PageId>,
     capacity: usize,
@@ -15,12 +15,12 @@ pub struct PagePool {
 
 impl PagePool {
     /// A pool of `capacity` free pages.
-    pub fn new(capacity: usize) -> Self {
+    pub(super) fn new(capacity: usize) -> Self {
         Self { references: Vec::new(), freed: Vec::new(), capacity }
     }
 
     /// A page with one reference, or `None` when all are in use.
-    pub fn allocate(&mut self) -> Option<PageId> {
+    pub(super) fn allocate(&mut self) -> Option<PageId> {
         if let Some(page) = self.freed.pop() {
             self.references[page as usize] = 1;
             return Some(page);
@@ -33,12 +33,12 @@ impl PagePool {
     }
 
     /// Adds a reference to a page in use.
-    pub fn retain(&mut self, page: PageId) {
+    pub(super) fn retain(&mut self, page: PageId) {
         self.references[page as usize] += 1;
     }
 
     /// Drops a reference; the last one frees the page.
-    pub fn release(&mut self, page: PageId) {
+    pub(super) fn release(&mut self, page: PageId) {
         let references = &mut self.references[page as usize];
         *references -= 1;
         if *references == 0 {
@@ -47,22 +47,22 @@ impl PagePool {
     }
 
     /// Whether more than one sequence holds the page.
-    pub fn is_shared(&self, page: PageId) -> bool {
+    pub(super) fn is_shared(&self, page: PageId) -> bool {
         self.references[page as usize] > 1
     }
 
     /// Pages that can still be allocated.
-    pub fn available(&self) -> usize {
+    pub(super) fn available(&self) -> usize {
         self.capacity - self.used()
     }
 
     /// Pages with a reference.
-    pub fn used(&self) -> usize {
+    pub(super) fn used(&self) -> usize {
         self.references.len() - self.freed.len()
     }
 
     /// All pages.
-    pub fn capacity(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
 }

@@ -79,7 +79,7 @@ impl Generator {
             }
         };
         Ok(Self {
-            decoder: Some(model.tokenizer.decode_stream(true)),
+            decoder: model.tokenizer.as_ref().map(|tokenizer| tokenizer.decode_stream(true)),
             stops: StopMatcher::new(options.stop.clone()),
             seed: options.sampling.seed.unwrap_or_else(random_seed),
             pending: prompt[cached_tokens..].to_vec(),

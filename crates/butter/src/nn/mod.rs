@@ -19,3 +19,5 @@ pub use self::load::Loader;
 pub use self::mlp::GatedMlp;
 pub use self::norm::{Residual, RmsNorm};
 pub use self::rope::Rope;
+
+pub use crate::arena::Scope;
