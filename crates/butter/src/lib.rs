@@ -19,6 +19,7 @@ mod capabilities;
 mod error;
 mod executor;
 pub mod generate;
+pub mod hub;
 mod lifecycle;
 mod model;
 pub mod models;

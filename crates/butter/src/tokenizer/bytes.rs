@@ -64,8 +64,11 @@ impl TokenBytes {
         let mut ends = Vec::with_capacity(texts.len());
         for text in texts {
             match text {
-                Some((text, true)) => bytes.extend(text.as_bytes()),
-                Some((text, false)) => encoding.append(text, &characters, &mut bytes),
+                // An added token is spelled out, unless spaces are replaced before it is looked for.
+                Some((text, true)) if encoding == ByteEncoding::ByteLevel => {
+                    bytes.extend(text.as_bytes());
+                }
+                Some((text, _)) => encoding.append(text, &characters, &mut bytes),
                 None => {}
             }
             let end = u32::try_from(bytes.len());

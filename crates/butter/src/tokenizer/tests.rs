@@ -18,14 +18,43 @@ struct Case {
     decoded: String,
 }
 
-fn cases() -> Vec<Case> {
-    serde_json::from_slice(&fixture("tokenizer/smollm2.json")).expect("valid JSON")
+fn cases(name: &str) -> Vec<Case> {
+    serde_json::from_slice(&fixture(&format!("tokenizer/{name}.json"))).expect("valid JSON")
+}
+
+fn assert_equals_hugging_face(name: &str) {
+    let Some(file) = model_file(&format!("tokenizers/{name}/tokenizer.json")) else { return };
+    let tokenizer = Tokenizer::from_folder(file.parent().expect("a folder")).expect("valid");
+    for case in cases(name) {
+        assert_eq!(
+            tokenizer.encode(&case.text, true).expect("encodable"),
+            case.ids,
+            "{:?}",
+            case.text
+        );
+        assert_eq!(tokenizer.decode(&case.ids, true), case.decoded, "{:?}", case.text);
+    }
+}
+
+#[test]
+fn llama3_equals_hugging_face() {
+    assert_equals_hugging_face("llama3_1");
+}
+
+#[test]
+fn qwen3_equals_hugging_face() {
+    assert_equals_hugging_face("qwen3");
+}
+
+#[test]
+fn gemma3_equals_hugging_face() {
+    assert_equals_hugging_face("gemma3");
 }
 
 #[test]
 fn smollm2_encodes_as_hugging_face() {
     let Some(tokenizer) = smollm2() else { return };
-    for case in cases() {
+    for case in cases("smollm2") {
         assert_eq!(
             tokenizer.encode(&case.text, true).expect("encodable"),
             case.ids,
@@ -38,7 +67,7 @@ fn smollm2_encodes_as_hugging_face() {
 #[test]
 fn smollm2_decodes_as_hugging_face() {
     let Some(tokenizer) = smollm2() else { return };
-    for case in cases() {
+    for case in cases("smollm2") {
         assert_eq!(tokenizer.decode(&case.ids, true), case.decoded, "{:?}", case.text);
     }
 }

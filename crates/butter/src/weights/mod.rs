@@ -2,7 +2,8 @@
 //!
 //! [`Weights`] opens a GGUF file, a safetensors file or a folder, and hands out tensors by their Hugging Face names, so
 //! that a model's code never knows which file it was loaded from. Tensors stay in the mapped file until their pages are
-//! touched. All of this reads untrusted input: see `docs/architecture.md` for what that obliges to.
+//! touched. All of this reads untrusted input: a damaged or hostile file is an error that names it, never a panic, and
+//! never an allocation of what the file merely claims.
 
 pub mod config;
 pub mod dequantize;
