@@ -49,7 +49,10 @@ pub struct Truth {
 
 impl Truth {
     pub fn of(name: &str) -> Self {
-        let path = checkpoint(name).join("truth.safetensors");
+        Self::read(&checkpoint(name).join("truth.safetensors"))
+    }
+
+    pub fn read(path: &Path) -> Self {
         let bytes =
             std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let data = 8 + u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")) as usize;
@@ -65,6 +68,19 @@ impl Truth {
         words.map(|word| word.try_into().expect("four bytes"))
     }
 
+    pub fn shape(&self, name: &str) -> Vec<usize> {
+        let shape = self.header[name]["shape"].as_array().expect("a shape");
+        shape.iter().map(|length| length.as_u64().expect("a length") as usize).collect()
+    }
+
+    pub fn integers(&self, name: &str) -> Vec<i32> {
+        self.words(name).map(i32::from_le_bytes).collect()
+    }
+
+    pub fn floats(&self, name: &str) -> Vec<f32> {
+        self.words(name).map(f32::from_le_bytes).collect()
+    }
+
     pub fn tokens(&self, sequence: &str) -> Vec<u32> {
         self.words(&format!("{sequence}.tokens")).map(u32::from_le_bytes).collect()
     }
@@ -75,7 +91,7 @@ impl Truth {
 
     /// `[positions, vocab_size]`.
     pub fn logits(&self, sequence: &str) -> Vec<f32> {
-        self.words(&format!("{sequence}.logits")).map(f32::from_le_bytes).collect()
+        self.floats(&format!("{sequence}.logits"))
     }
 }
 
