@@ -4,6 +4,7 @@
 
 pub mod butter;
 pub mod mlx;
+pub mod reference;
 
 mod instances;
 

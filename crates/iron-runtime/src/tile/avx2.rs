@@ -1,6 +1,7 @@
 //! AVX2 with FMA and F16C: a vector is two registers.
 #![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "intrinsics name themselves"))]
 
+use super::outline::Outlined;
 use core::arch::x86_64::*;
 
 use super::isa::{Isa, Lanes};
@@ -267,6 +268,16 @@ unsafe fn reduce_rows(rows: [__m256; 8]) -> __m256 {
 impl Isa for Avx2 {
     const WIDE: bool = false;
     const DOT8_SIGNED: bool = true;
+
+    #[inline(always)]
+    unsafe fn outline<O: Outlined>(work: O) {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        #[inline(never)]
+        unsafe fn call<O: Outlined>(work: O) {
+            unsafe { work.run::<Avx2>() }
+        }
+        unsafe { call(work) }
+    }
 
     ops! {
         iota() -> I = [_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15)];

@@ -1,6 +1,7 @@
 //! AVX-512 with VNNI: a vector is one register.
 #![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "intrinsics name themselves"))]
 
+use super::outline::Outlined;
 use core::arch::x86_64::*;
 
 use super::isa::{Isa, Lanes};
@@ -136,6 +137,16 @@ macro_rules! gather_16_bit {
 impl Isa for Avx512 {
     const WIDE: bool = true;
     const DOT8_SIGNED: bool = false;
+
+    #[inline(always)]
+    unsafe fn outline<O: Outlined>(work: O) {
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+        #[inline(never)]
+        unsafe fn call<O: Outlined>(work: O) {
+            unsafe { work.run::<Avx512>() }
+        }
+        unsafe { call(work) }
+    }
 
     #[inline(always)]
     unsafe fn first_m(n: i32) -> M {

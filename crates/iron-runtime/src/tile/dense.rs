@@ -5,6 +5,7 @@
 //! [`Isa::reduce_add_f`]. So both flavours and every register tile give the same bits, and so does every split of k into
 //! calls at multiples of [`DENSE_CHUNK`].
 
+use super::outline::outlined;
 use std::mem::MaybeUninit;
 
 use super::dot_f32::F32Rows;
@@ -176,10 +177,24 @@ pub unsafe fn dot_dense<I: Isa, T: DenseWeight, const M: usize, const G: usize>(
 #[repr(align(64))]
 struct Panel([[f32; DENSE_CHUNK]; 16]);
 
-/// The same product for a whole tile in memory, `BM` rows by `BN` weight rows: the prefill path. Only the first `rows`
-/// by `cols` of `acc`, which has `ld` elements from one row to the next, are touched.
+outlined! {
+    /// The same product for a whole tile in memory, `rows` rows by `cols` weight rows: the prefill path. Only the first
+    /// `rows` by `cols` of `acc`, which has `ld` elements from one row to the next, are touched.
+    pub unsafe fn dot_dense_panel<I, T: DenseWeight>(
+        acc: *mut f32,
+        ld: usize,
+        x: F32Rows,
+        rows: i32,
+        w: *const T::Element,
+        stride: usize,
+        cols: i32,
+        k0: usize,
+        kn: usize,
+    ) = dense_panel;
+}
+
 #[inline(always)]
-pub unsafe fn dot_dense_panel<I: Isa, T: DenseWeight, const BM: usize, const BN: usize>(
+unsafe fn dense_panel<I: Isa, T: DenseWeight>(
     acc: *mut f32,
     ld: usize,
     x: F32Rows,
@@ -190,7 +205,6 @@ pub unsafe fn dot_dense_panel<I: Isa, T: DenseWeight, const BM: usize, const BN:
     k0: usize,
     kn: usize,
 ) {
-    debug_assert!(rows <= BM as i32 && cols <= BN as i32);
     if rows <= 0 || cols <= 0 {
         return;
     }

@@ -3,10 +3,11 @@
 //! Weights are dequantised as the ggml reference does, in f32 with separate multiplications and additions; products are
 //! folded by fma in ascending k. Both flavours, every register tile and every split of k give the same bits.
 
+use super::outline::outlined;
 use std::mem::MaybeUninit;
 
 use super::isa::Isa;
-use super::packed::{PackedFormat, prefetch_unit};
+use super::packed::{PackedFormat, prefetch_share};
 
 /// A tile of f32 activations: a pointer to row 0, column 0.
 #[derive(Clone, Copy, Debug)]
@@ -80,13 +81,13 @@ pub unsafe fn dot_f32_packed<I: Isa, W: PackedFormat, const M: usize, const G: u
             let mut unit = w.add(group * group_bytes + k0 / W::UNIT * W::UNIT_BYTES);
             let mut done = 0;
             while done < kn {
-                prefetch_unit::<I, W>(unit);
                 for sub in 0..W::UNIT / W::SUB {
                     let at = done + sub * W::SUB;
                     // Only units shorter than a storage super-block can be cut by the end of a row.
                     if W::UNIT < 256 && at >= kn {
                         break;
                     }
+                    prefetch_share::<I, W>(unit, sub);
                     let (scale, minimum) = (W::scale::<I>(unit, sub), W::minimum::<I>(unit, sub));
                     for pair in 0..W::SUB / 8 {
                         let codes = W::codes::<I>(unit, sub, pair);
@@ -127,8 +128,8 @@ impl Panel {
             let out = (&raw mut (*panel).0).cast::<f32>().add(16 * g);
             let mut done = 0;
             while done < kn {
-                prefetch_unit::<I, W>(unit);
                 for sub in 0..W::UNIT / W::SUB {
+                    prefetch_share::<I, W>(unit, sub);
                     let (scale, minimum) = (W::scale::<I>(unit, sub), W::minimum::<I>(unit, sub));
                     for pair in 0..W::SUB / 8 {
                         let codes = W::codes::<I>(unit, sub, pair);
@@ -146,15 +147,24 @@ impl Panel {
     }
 }
 
-/// The same product for a whole tile in memory; arguments as in [`dot_int8_panel`](super::dot_int8_panel).
+outlined! {
+    /// The same product for a whole tile in memory; arguments as in [`dot_int8_panel`](super::dot_int8_panel).
+    pub unsafe fn dot_f32_packed_panel<I, W: PackedFormat>(
+        acc: *mut f32,
+        ld: usize,
+        x: F32Rows,
+        rows: i32,
+        w: *const u8,
+        row_group: usize,
+        cols: i32,
+        k: usize,
+        k0: usize,
+        kn: usize,
+    ) = f32_panel;
+}
+
 #[inline(always)]
-pub unsafe fn dot_f32_packed_panel<
-    I: Isa,
-    W: PackedFormat,
-    const BM: usize,
-    const BN: usize,
-    const BK: usize,
->(
+unsafe fn f32_panel<I: Isa, W: PackedFormat>(
     acc: *mut f32,
     ld: usize,
     x: F32Rows,
@@ -166,7 +176,6 @@ pub unsafe fn dot_f32_packed_panel<
     k0: usize,
     kn: usize,
 ) {
-    debug_assert!(rows <= BM as i32 && cols <= BN as i32 && kn <= BK);
     if rows <= 0 || cols <= 0 {
         return;
     }

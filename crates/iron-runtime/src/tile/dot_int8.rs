@@ -7,10 +7,11 @@
 //!
 //! So both flavours, every register tile and every split of k give the same bits.
 
+use super::outline::outlined;
 use std::mem::MaybeUninit;
 
 use super::isa::Isa;
-use super::packed::{PackedFormat, prefetch_unit};
+use super::packed::{PackedFormat, prefetch_share};
 
 /// A tile of activations quantised by [`quantize_row_tile`](super::quantize_row_tile): pointers to row 0, column 0.
 #[derive(Clone, Copy, Debug)]
@@ -154,14 +155,14 @@ pub unsafe fn dot_int8<I: Isa, W: PackedFormat, const M: usize, const G: usize>(
         let x = x.rows::<M>(0, rows, k0);
         let mut done = 0;
         while done < kn {
-            for unit in &unit {
-                prefetch_unit::<I, W>(*unit);
-            }
             for sub in 0..W::UNIT / W::SUB {
                 let at = done + sub * W::SUB;
                 // Only units shorter than a storage super-block can be cut by the end of a row.
                 if W::UNIT < 256 && at >= kn {
                     break;
+                }
+                for unit in &unit {
+                    prefetch_share::<I, W>(*unit, sub);
                 }
                 let sums = sub_block_sums::<I, W, M, G>(&unit, sub, &x, at);
                 for i in 0..M {
@@ -243,8 +244,8 @@ const PANEL_K: usize = 512;
 /// Weights of some row groups unpacked to one byte a code.
 #[repr(align(64))]
 struct Panel {
-    /// A vector per step.
-    codes: [[[u8; 64]; PANEL_K / 4]; PANEL_GROUPS],
+    /// A vector of four codes a lane per step.
+    codes: [[[i32; 16]; PANEL_K / 4]; PANEL_GROUPS],
     /// Scales of each sub-block.
     scale: [[[f32; 16]; PANEL_K / 16]; PANEL_GROUPS],
     /// Minima of each sub-block, in formats that have them.
@@ -266,9 +267,9 @@ impl Panel {
             let minimum = (&raw mut (*panel).minimum[g]).cast::<f32>();
             let mut done = 0;
             while done < kn {
-                prefetch_unit::<I, W>(unit);
                 for sub in 0..W::UNIT / W::SUB {
                     let at = done + sub * W::SUB;
+                    prefetch_share::<I, W>(unit, sub);
                     for pair in 0..W::SUB / 8 {
                         let [first, second] = W::codes::<I>(unit, sub, pair);
                         I::store_i32(codes.add(16 * (at / 4 + 2 * pair)), first);
@@ -286,19 +287,27 @@ impl Panel {
     }
 }
 
-/// The same product for a whole tile in memory, `BM` rows by `BN` weight rows: the prefill path.
-///
-/// `acc` is row-major with `ld` elements from one row to the next. Only its first `rows` rows are touched, and of each
-/// the first `cols` elements rounded up to a multiple of 16. The weights are unpacked once for all rows; `rows`, `cols`
-/// and `kn` are at most `BM`, `BN` and `BK`.
+outlined! {
+    /// The same product for a whole tile in memory, `rows` rows by `cols` weight rows: the prefill path.
+    ///
+    /// `acc` is row-major with `ld` elements from one row to the next. Only its first `rows` rows are touched, and of
+    /// each the first `cols` elements rounded up to a multiple of 16. The weights are unpacked once for all rows.
+    pub unsafe fn dot_int8_panel<I, W: PackedFormat>(
+        acc: *mut f32,
+        ld: usize,
+        x: Int8Rows,
+        rows: i32,
+        w: *const u8,
+        row_group: usize,
+        cols: i32,
+        k: usize,
+        k0: usize,
+        kn: usize,
+    ) = int8_panel;
+}
+
 #[inline(always)]
-pub unsafe fn dot_int8_panel<
-    I: Isa,
-    W: PackedFormat,
-    const BM: usize,
-    const BN: usize,
-    const BK: usize,
->(
+unsafe fn int8_panel<I: Isa, W: PackedFormat>(
     acc: *mut f32,
     ld: usize,
     x: Int8Rows,
@@ -310,7 +319,6 @@ pub unsafe fn dot_int8_panel<
     k0: usize,
     kn: usize,
 ) {
-    debug_assert!(rows <= BM as i32 && cols <= BN as i32 && kn <= BK);
     if rows <= 0 || cols <= 0 {
         return;
     }
@@ -352,6 +360,44 @@ pub unsafe fn dot_int8_panel<
     }
 }
 
+/// The sums of a row's sub-blocks.
+#[inline(always)]
+unsafe fn sub_block_sums_of_row<I: Isa, W: PackedFormat>(
+    q: *const i8,
+    kn: usize,
+    out: &mut [i32; PANEL_K / 16],
+) {
+    unsafe {
+        let ones = I::splat_i(0x0101_0101);
+        let mut done = 0;
+        // Whole vectors give a sum of each four values; the rest of the addition is left to the compiler.
+        while done + 256 <= kn {
+            let mut fours = [0i32; 64];
+            for v in 0..4 {
+                let x = I::load_i32(q.add(done + 64 * v).cast());
+                let sums = I::dot4_fold(I::dot4(1, I::splat_i(0), ones, x));
+                I::store_i32(fours[16 * v..].as_mut_ptr(), sums);
+            }
+            for sub in 0..256 / W::SUB {
+                let mut sum = 0;
+                for four in 0..W::SUB / 4 {
+                    sum += fours[sub * (W::SUB / 4) + four];
+                }
+                out[done / W::SUB + sub] = sum;
+            }
+            done += 256;
+        }
+        while done < kn {
+            let mut sum = 0;
+            for e in 0..W::SUB {
+                sum += i32::from(*q.add(done + e));
+            }
+            out[done / W::SUB] = sum;
+            done += W::SUB;
+        }
+    }
+}
+
 /// One register tile of the panel flavour: the first `valid` of `M` rows, `G` row groups of the panel from `first` on.
 #[inline(always)]
 unsafe fn panel_tile<I: Isa, W: PackedFormat, const M: usize, const G: usize>(
@@ -380,13 +426,7 @@ unsafe fn panel_tile<I: Isa, W: PackedFormat, const M: usize, const G: usize>(
         let mut sums_q = [[0i32; PANEL_K / 16]; M];
         if needs_sums::<I, W>() {
             for i in 0..M {
-                for sub in 0..kn / W::SUB {
-                    let mut sum = 0;
-                    for e in 0..W::SUB {
-                        sum += i32::from(*x[i].q.add(sub * W::SUB + e));
-                    }
-                    sums_q[i][sub] = sum;
-                }
+                sub_block_sums_of_row::<I, W>(x[i].q, kn, &mut sums_q[i]);
             }
         }
         let zero = I::splat_i(0);

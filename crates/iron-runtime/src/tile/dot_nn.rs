@@ -1,39 +1,53 @@
 //! The product of two row-major tiles, for attention.
 
+use super::outline::outlined;
 use super::dense::DenseWeight;
 use super::isa::Isa;
 
-/// `acc[i, j] += Σ a[i, p] * b[p, j]` for `i < m_valid <= M`, `j < n_valid <= N`, `p < k_valid`, by fma in ascending `p`.
-///
-/// `acc` is `[M, N]` and `a` is `[M, k_valid]`, both f32; `b` is `[k_valid, n_valid]` in storage type `T`; each has its
-/// own row stride in elements. `N` is a multiple of 16. A row's result does not depend on the other rows.
+outlined! {
+    /// `acc[i, j] += Σ a[i, p] * b[p, j]` for `i < m`, `j < n`, `p < k`, by fma in ascending `p`.
+    ///
+    /// `acc` is `[m, n]` and `a` is `[m, k]`, both f32; `b` is `[k, n]` in storage type `T`; each has its own row stride
+    /// in elements. The rows of `acc` are readable and writable up to the next multiple of 16 columns. A row's result
+    /// does not depend on the other rows.
+    pub unsafe fn dot_nn<I, T: DenseWeight>(
+        acc: *mut f32,
+        ld: usize,
+        a: *const f32,
+        lda: usize,
+        b: *const T::Element,
+        ldb: usize,
+        m: i32,
+        k: i32,
+        n: i32,
+    ) = row_major;
+}
+
 #[inline(always)]
-pub unsafe fn dot_nn<I: Isa, T: DenseWeight, const M: usize, const N: usize>(
+unsafe fn row_major<I: Isa, T: DenseWeight>(
     acc: *mut f32,
     ld: usize,
     a: *const f32,
     lda: usize,
     b: *const T::Element,
     ldb: usize,
-    m_valid: i32,
-    k_valid: i32,
-    n_valid: i32,
+    m: i32,
+    k: i32,
+    n: i32,
 ) {
-    const { assert!(N.is_multiple_of(16), "columns come in vectors") };
     unsafe {
-        let (m, k) = ((m_valid.max(0) as usize).min(M), k_valid.max(0) as usize);
-        let n = (n_valid.max(0) as usize).min(N);
+        let (m, k, n) = (m.max(0) as usize, k.max(0) as usize, n.max(0) as usize);
         let mut row = 0;
         while row < m {
             let (acc, a) = (acc.add(row * ld), a.add(row * lda));
-            row += if M >= 6 && m - row >= 6 {
-                row_block::<I, T, 6, N>(acc, ld, a, lda, b, ldb, k, n);
+            row += if m - row >= 6 {
+                row_block::<I, T, 6>(acc, ld, a, lda, b, ldb, k, n);
                 6
-            } else if M >= 2 && m - row >= 2 {
-                row_block::<I, T, 2, N>(acc, ld, a, lda, b, ldb, k, n);
+            } else if m - row >= 2 {
+                row_block::<I, T, 2>(acc, ld, a, lda, b, ldb, k, n);
                 2
             } else {
-                row_block::<I, T, 1, N>(acc, ld, a, lda, b, ldb, k, n);
+                row_block::<I, T, 1>(acc, ld, a, lda, b, ldb, k, n);
                 1
             };
         }
@@ -42,7 +56,7 @@ pub unsafe fn dot_nn<I: Isa, T: DenseWeight, const M: usize, const N: usize>(
 
 /// `R` rows by all columns, as many vectors at a time as fit in registers beside the operands.
 #[inline(always)]
-unsafe fn row_block<I: Isa, T: DenseWeight, const R: usize, const N: usize>(
+unsafe fn row_block<I: Isa, T: DenseWeight, const R: usize>(
     acc: *mut f32,
     ld: usize,
     a: *const f32,
@@ -57,10 +71,10 @@ unsafe fn row_block<I: Isa, T: DenseWeight, const R: usize, const N: usize>(
         while col < n {
             let (acc, b) = (acc.add(col), b.add(col));
             let left = n - col;
-            col += if N >= 64 && left >= 64 && (I::WIDE || R == 1) {
+            col += if left >= 64 && (I::WIDE || R == 1) {
                 tile::<I, T, R, 4>(acc, ld, a, lda, b, ldb, k, 16);
                 64
-            } else if N >= 32 && left >= 32 && (I::WIDE || R <= 2) {
+            } else if left >= 32 && (I::WIDE || R <= 2) {
                 tile::<I, T, R, 2>(acc, ld, a, lda, b, ldb, k, 16);
                 32
             } else {

@@ -7,6 +7,8 @@
 //! it is only fast when inlined into a function that enables it (see [`cpu_entries!`](crate::cpu_entries)). Pointers
 //! need the alignment of their element only; loads and stores touch just the elements that their description names.
 
+use super::outline::Outlined;
+
 /// Arithmetic lane by lane.
 ///
 /// A supertrait of [`Isa`]: kernels reach these functions as `I::add_f(..)`. It stands alone so that
@@ -216,6 +218,9 @@ pub trait Isa: Lanes {
     }
     /// Lane `i` of the result is [`Isa::reduce_add_f`] of `v[i]`, bit for bit.
     unsafe fn reduce_add_16(v: &[Self::F; 16]) -> Self::F;
+
+    /// Runs `work` in a function of its own.
+    unsafe fn outline<O: Outlined>(work: O);
 
     /// Lane `i`, which must be below 16.
     unsafe fn lane_f(v: Self::F, i: usize) -> f32;

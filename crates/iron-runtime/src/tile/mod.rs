@@ -15,6 +15,10 @@
     reason = "only inlined code gets the instruction set of the kernel that calls it"
 )]
 #![expect(
+    clippy::needless_range_loop,
+    reason = "register tiles are indexed by row and column, across several arrays at once"
+)]
+#![expect(
     clippy::missing_safety_doc,
     reason = "the contract of `Isa` holds throughout; the rest is each function's description"
 )]
@@ -31,6 +35,7 @@ mod entries;
 mod isa;
 mod lanes;
 pub mod math;
+mod outline;
 mod pack;
 mod packed;
 mod portable;
@@ -56,6 +61,7 @@ pub use lanes::{
     max_value, min_value, rem_i, rem_lanes_i, rem_lanes_u, scatter_bf16, scatter_f16, scatter_f32, scatter_i8,
     scatter_i32, scatter_u8, store_vectors,
 };
+pub use outline::Outlined;
 pub use pack::{PackError, pack_rows, packed_bytes, row_groups};
 pub use packed::{PackedFormat, Q4_0, Q4_1, Q4K, Q6K, Q8_0};
 pub use portable::Portable;

@@ -14,8 +14,11 @@ pub const LANES: u32 = 16;
 /// Tiles of up to this many vectors may live in registers. AVX-512 has 32.
 const MAX_VECTORS: u32 = 16;
 
-/// Vectors along the last axis of a map that are written out instead of looped over.
+/// Vectors along the last axis of a map over registers that are written out instead of looped over.
 const MAX_UNROLL: u32 = 8;
+
+/// The same for a reduction over memory.
+const MAX_FOLD_UNROLL: u32 = 4;
 
 /// Runs the pass.
 pub fn schedule(kernel: &mut Kernel) {
@@ -25,7 +28,12 @@ pub fn schedule(kernel: &mut Kernel) {
     body.walk_mut(&mut |op| {
         if let OpKind::Map(map) = &mut op.kind {
             let vectors = map.space.last().copied().unwrap_or(1).div_ceil(LANES);
-            map.schedule.unroll = vectors.min(MAX_UNROLL);
+            // Written out where indices must be literals or sums run side by side; loops over memory stay loops.
+            let tiles = map.inputs.iter().map(|input| input.value).chain(op.results.iter().copied());
+            let in_registers = tiles.into_iter().any(|tile| kernel.info(tile).storage == Some(Storage::Vectors));
+            let folds = map.outputs.iter().any(|output| *output != MapOutput::Element);
+            let limit = if in_registers { MAX_UNROLL.max(vectors) } else if folds { MAX_FOLD_UNROLL } else { 1 };
+            map.schedule.unroll = vectors.min(limit);
         }
     });
     kernel.body = body;

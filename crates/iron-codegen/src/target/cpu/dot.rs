@@ -54,7 +54,7 @@ struct RangeAxis {
 
 impl Emitter<'_> {
     pub(super) fn dot(&mut self, op: &Op) -> Result<()> {
-        let OpKind::DotTile { a, b, acc, k } = &op.kind else { unreachable!() };
+        let OpKind::DotTile { a, b, acc, .. } = &op.kind else { unreachable!() };
         let result = op.results[0];
         let unsupported = || {
             Diagnostic::new(op.span, "the CPU has no primitive for this product").help(
@@ -78,11 +78,11 @@ impl Emitter<'_> {
         };
         match (primitive, a, b) {
             (Primitive::RowMajor(dtype), DotOperand::Tile(a), DotOperand::Memory(b)) => {
-                self.row_major(dtype, *a, b, (m, n, *k), &target);
+                self.row_major(dtype, *a, b, m, &target);
                 Ok(())
             }
             (primitive, DotOperand::Memory(a), DotOperand::Memory(b)) => {
-                self.weights(primitive, a, b, (m, n, *k), &target, in_registers).ok_or_else(unsupported)
+                self.weights(primitive, a, b, (m, n), &target, in_registers).ok_or_else(unsupported)
             }
             _ => Err(unsupported()),
         }
@@ -100,7 +100,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn weights(&mut self, primitive: Primitive, a: &TileRef, b: &TileRef, (m, n, k): (u32, u32, u32), target: &str, registers: bool) -> Option<()> {
+    fn weights(&mut self, primitive: Primitive, a: &TileRef, b: &TileRef, (m, n): (u32, u32), target: &str, registers: bool) -> Option<()> {
         let (rows, depth) = (self.range(&a.index[0])?, self.range(&a.index[1])?);
         let cols = self.range(&b.index[0])?;
         let x = param_name(&self.kernel.params[a.tensor as usize].name);
@@ -123,7 +123,7 @@ impl Emitter<'_> {
                 let (name, generics) = if registers {
                     (stem.to_owned(), format!("I, tile::{marker}, {m}, {groups}"))
                 } else {
-                    (format!("{stem}_panel"), format!("I, tile::{marker}, {m}, {n}, {k}"))
+                    (format!("{stem}_panel"), format!("I, tile::{marker}"))
                 };
                 format!(
                     "tile::{name}::<{generics}>({target}, {activations}, {}, {w}, ({} / 16) as usize, {}, ({total}) as usize, {depth_args});",
@@ -135,7 +135,7 @@ impl Emitter<'_> {
                 let (name, generics) = if registers {
                     ("dot_dense", format!("I, tile::{marker}, {m}, {groups}"))
                 } else {
-                    ("dot_dense_panel", format!("I, tile::{marker}, {m}, {n}"))
+                    ("dot_dense_panel", format!("I, tile::{marker}"))
                 };
                 format!(
                     "tile::{name}::<{generics}>({target}, {activations}, {}, {w}.wrapping_offset({} as isize * {w}_stride0), {w}_stride0 as usize, {}, {depth_args});",
@@ -149,7 +149,7 @@ impl Emitter<'_> {
     }
 
     /// `b` is `[k, n]` in memory: the tile reference is transposed, so its first range axis is k.
-    fn row_major(&mut self, dtype: DType, a: Value, b: &TileRef, (m, n, k): (u32, u32, u32), target: &str) {
+    fn row_major(&mut self, dtype: DType, a: Value, b: &TileRef, m: u32, target: &str) {
         let param = &self.kernel.params[b.tensor as usize];
         let name = param_name(&param.name);
         let rank = b.index.len();
@@ -173,9 +173,8 @@ impl Emitter<'_> {
             DType::BF16 => "BF16",
             _ => "F32",
         };
-        let _ = k;
         let line = format!(
-            "tile::dot_nn::<I, tile::{marker}, {m}, {n}>({target}, {a_memory}, {a_pitch}, {name}.wrapping_offset({}), {stride} as usize, {m}, {}, {});",
+            "tile::dot_nn::<I, tile::{marker}>({target}, {a_memory}, {a_pitch}, {name}.wrapping_offset({}), {stride} as usize, {m}, {}, {});",
             offset.join(" + "),
             ranges[0].0.valid,
             ranges[1].0.valid

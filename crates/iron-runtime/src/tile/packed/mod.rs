@@ -53,16 +53,19 @@ pub trait PackedFormat: Copy + 'static {
     fn pack_block(block: &[u8], unit: &mut [u8], index: usize, row: usize);
 }
 
-/// Asks for the lines of a unit that will be read soon.
+/// Bytes between a sub-block's weights and what is prefetched while it is computed: raised decode bandwidth by up to a
+/// quarter on Ice Lake against no prefetch.
+const PREFETCH_BYTES: usize = 4096;
+
+/// Asks for a sub-block's share of the lines of a unit that comes soon.
 ///
-/// 4096 bytes ahead raised decode bandwidth by up to a quarter on Ice Lake against none.
+/// A share at a time, since a unit's lines together are more than a core can have in flight.
 #[inline(always)]
-pub(super) unsafe fn prefetch_unit<I: Isa, W: PackedFormat>(unit: *const u8) {
+pub(super) unsafe fn prefetch_share<I: Isa, W: PackedFormat>(unit: *const u8, sub: usize) {
     unsafe {
-        let mut line = 0;
-        while line < W::UNIT_BYTES {
-            I::prefetch(unit.wrapping_add(4096 + line));
-            line += 64;
+        let share = (W::UNIT_BYTES / 64).div_ceil(W::UNIT / W::SUB);
+        for line in 0..share {
+            I::prefetch(unit.wrapping_add(PREFETCH_BYTES + 64 * (sub * share + line)));
         }
     }
 }

@@ -22,15 +22,15 @@ const HIGH: usize = 2240;
 #[derive(Clone, Copy, Debug)]
 pub struct Q4K;
 
-/// The 6-bit integers of sub-block `sub`: the low bits at `low`, the high bits from bit `high` of [`HIGH`] on.
+/// The 6-bit integers of sub-block `sub`: low bits from the words at `low`, high bits from `high`, whose bits 4 and 5 are
+/// those of sub-block 0.
 #[inline(always)]
-unsafe fn six_bits<I: Isa>(unit: *const u8, low: usize, high: usize, sub: usize) -> I::F {
+unsafe fn six_bits<I: Isa>(unit: *const u8, low: usize, high: I::I, sub: usize) -> I::F {
     unsafe {
         let low = I::shr_u(words::<I>(unit, low), I::splat_i(4 * sub as i32));
-        let high = I::shr_u(words::<I>(unit, HIGH), I::splat_i((high + 2 * sub) as i32));
-        let low = I::and_i(low, I::splat_i(15));
-        let high = I::shl_i(I::and_i(high, I::splat_i(3)), I::splat_i(4));
-        I::f_from_i(I::or_i(low, high))
+        let high = I::shr_u(high, I::splat_i(2 * sub as i32));
+        let low = I::and_i(low, I::splat_i(0x0f));
+        I::f_from_i(I::or_i(low, I::and_i(high, I::splat_i(0x30))))
     }
 }
 
@@ -58,12 +58,17 @@ impl PackedFormat for Q4K {
     }
     #[inline(always)]
     unsafe fn scale<I: Isa>(unit: *const u8, sub: usize) -> I::F {
-        unsafe { I::mul_f(halves::<I>(unit, D), six_bits::<I>(unit, SCALES_LOW, 0, sub)) }
+        unsafe {
+            let high = I::shl_i(words::<I>(unit, HIGH), I::splat_i(4));
+            I::mul_f(halves::<I>(unit, D), six_bits::<I>(unit, SCALES_LOW, high, sub))
+        }
     }
     #[inline(always)]
     unsafe fn minimum<I: Isa>(unit: *const u8, sub: usize) -> I::F {
         unsafe {
-            I::neg_f(I::mul_f(halves::<I>(unit, D_MIN), six_bits::<I>(unit, MINIMA_LOW, 16, sub)))
+            let high = I::shr_u(words::<I>(unit, HIGH), I::splat_i(12));
+            let minimum = six_bits::<I>(unit, MINIMA_LOW, high, sub);
+            I::neg_f(I::mul_f(halves::<I>(unit, D_MIN), minimum))
         }
     }
 

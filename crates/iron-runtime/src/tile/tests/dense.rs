@@ -37,7 +37,7 @@ impl<T: DenseWeight, const M: usize, const G: usize, const PANEL: bool> OnIsa
                         let kn = self.split.min(k - k0);
                         if PANEL {
                             let (rows, cols) = (rows.min(M as i32), cols.min(16 * G as i32));
-                            dot_dense_panel::<I, T, 64, 128>(out, n, x, rows, w, k, cols, k0, kn);
+                            dot_dense_panel::<I, T>(out, n, x, rows, w, k, cols, k0, kn);
                         } else {
                             dot_dense::<I, T, M, G>(&mut acc, x, rows, w, k, cols, k0, kn);
                         }
@@ -81,14 +81,7 @@ fn check<T: DenseWeight>(narrow: impl Fn(f32) -> (T::Element, f32), m: usize, n:
     }
     macro_rules! compare {
         ($m:literal, $g:literal, $split:expr, $panel:literal) => {{
-            let product = Product::<T, $m, $g, $panel> {
-                x: &x,
-                w: &w,
-                m,
-                n,
-                k,
-                split: $split,
-            };
+            let product = Product::<T, $m, $g, $panel> { x: &x, w: &w, m, n, k, split: $split };
             for (level, found) in on_every_level(&product) {
                 assert!(
                     found.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()),

@@ -39,7 +39,7 @@ impl<W: PackedFormat, const M: usize, const G: usize, const PANEL: bool> OnIsa
                         let kn = self.split.min(k - k0);
                         if PANEL {
                             let (rows, cols) = (rows.min(M as i32), cols.min(16 * G as i32));
-                            dot_f32_packed_panel::<I, W, 64, 128, 4096>(
+                            dot_f32_packed_panel::<I, W>(
                                 out,
                                 ld,
                                 x,

@@ -88,7 +88,7 @@ impl<W: PackedFormat> OnIsa for PanelProduct<'_, W> {
                     let kn = p.split.min(p.k - k0);
                     // SAFETY: the tile's valid part is within the tensors.
                     unsafe {
-                        dot_int8_panel::<I, W, 24, 80, 4096>(
+                        dot_int8_panel::<I, W>(
                             acc.as_mut_ptr(),
                             80,
                             p.rows(row),

@@ -22,7 +22,7 @@ impl OnIsa for Attention<'_> {
         let mut acc = vec![1.5; self.m * N];
         // SAFETY: the operands have these shapes.
         unsafe {
-            dot_nn::<I, F16, 16, N>(
+            dot_nn::<I, F16>(
                 acc.as_mut_ptr(),
                 N,
                 self.a.as_ptr(),
