@@ -18,7 +18,7 @@ use super::WeightsError;
 #[derive(Debug)]
 pub(super) struct MappedFile {
     path: PathBuf,
-    map: Mmap,
+    map: Arc<Mmap>,
 }
 
 impl MappedFile {
@@ -43,7 +43,7 @@ impl MappedFile {
         // SAFETY: the mapping is private to this struct and read-only. The remaining risk, another process changing
         // the file, is stated in the module's documentation.
         let map = unsafe { Mmap::map(&file) }.map_err(io("map"))?;
-        Ok(Arc::new(Self { path: path.to_owned(), map }))
+        Ok(Arc::new(Self { path: path.to_owned(), map: Arc::new(map) }))
     }
 
     /// The file's path.
@@ -79,6 +79,11 @@ impl MappedSlice {
     /// Where the bytes start in the file.
     pub fn offset(&self) -> usize {
         self.range.start
+    }
+
+    /// These bytes as a read-only buffer that kernels use in place.
+    pub fn buffer(&self) -> iron_runtime::Result<iron_runtime::Buffer> {
+        iron_runtime::Buffer::mapped(Arc::clone(&self.file.map), self.range.clone())
     }
 
     /// Tells the operating system that these bytes are needed soon, so that it reads ahead.
