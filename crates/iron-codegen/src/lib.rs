@@ -2,5 +2,6 @@
 
 pub mod instance;
 pub mod passes;
+pub mod target;
 
 pub use instance::{Binding, Instance};

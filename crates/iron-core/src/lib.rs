@@ -8,6 +8,7 @@ mod format;
 pub mod ir;
 mod span;
 pub mod syntax;
+pub mod visit;
 
 pub use dtype::DType;
 pub use format::{Format, Packing, Scale, Zero};

@@ -1,0 +1,3 @@
+//! Pass 5, Schedule: where tiles live, what shares memory, how loops run: the launch contract.
+
+pub mod cpu;
