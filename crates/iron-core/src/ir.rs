@@ -208,7 +208,9 @@ impl ParamKind {
     /// Extents; empty for a scalar.
     pub fn shape(&self) -> &[DimExpr] {
         match self {
-            Self::Tensor { shape, .. } | Self::Quantized { shape, .. } | Self::Activations { shape, .. } => shape,
+            Self::Tensor { shape, .. }
+            | Self::Quantized { shape, .. }
+            | Self::Activations { shape, .. } => shape,
             Self::Scalar(_) => &[],
         }
     }

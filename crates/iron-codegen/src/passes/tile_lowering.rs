@@ -10,7 +10,7 @@ use iron_core::ir::{
     BinaryOp, Block, Const, DimExpr, DimOp, DotOperand, Element, Guard, Index, Kernel, Map, MapInput, MapOutput, MapSchedule, Op,
     OpKind, ParamKind, ReduceOp, TileRef, Type, Value, ActivationKind,
 };
-use iron_core::visit::Uses;
+use iron_core::Uses;
 use iron_core::{DType, Diagnostic, Span};
 
 type Result<T> = std::result::Result<T, Diagnostic>;

@@ -112,7 +112,8 @@ impl Copies<'_> {
         }
         for slot in copied {
             body.yields[slot] = self.copy(body.yields[slot], span, &mut body.ops);
-            self.kernel.info_mut(body.yields[slot]).name.clone_from(&self.kernel.info(body.args[slot + 1]).name.clone());
+            let name = self.kernel.info(body.args[slot + 1]).name.clone();
+            self.kernel.info_mut(body.yields[slot]).name = name;
         }
     }
 
