@@ -80,6 +80,11 @@ impl Emulated {
         Ok(Self { entry: entry.into(), target, signature, library, image, running: Mutex::new(()) })
     }
 
+    /// The language it was written in.
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
     /// Runs `grid` blocks of `threads` threads in ascending order.
     pub fn run(&self, grid: [u32; 3], threads: u32, shared_bytes: u32, args: &mut [Arg<'_>]) -> Result<(), Error> {
         self.run_ordered(grid, threads, shared_bytes, args, Order::Forward)
@@ -173,6 +178,7 @@ fn flags(target: Target) -> Vec<&'static str> {
             "x86_64-linux-gnu",
             "-Imetal",
             "-Wno-unknown-attributes",
+            "-Wno-pass-failed",
         ],
         Target::Cuda => vec!["-x", "c++", "-std=c++17", "-Icuda", "-Wall", "-Wno-unused-function"],
     };

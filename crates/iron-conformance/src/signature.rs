@@ -36,9 +36,9 @@ pub(crate) fn read(target: Target, text: &str, entry: &str) -> Result<Signature,
             let calls: Vec<String> =
                 (0..parameters.len()).map(|i| format!("iron_argument<{i}>({entry}, arguments)")).collect();
             let trampoline = format!(
-                "template <int I, class R, class... A> auto iron_argument(R (*)(A...), void** arguments) -> \
+                "template <int I, class R, class... A> __attribute__((no_sanitize(\"thread\"))) auto iron_argument(R (*)(A...), void** arguments) -> \
                  __type_pack_element<I, A...>& {{\n    return *(__type_pack_element<I, A...>*)arguments[I];\n}}\n\
-                 extern \"C\" void iron_launch(void** arguments) {{\n    {entry}({});\n}}\n",
+                 extern \"C\" __attribute__((no_sanitize(\"thread\"))) void iron_launch(void** arguments) {{\n    {entry}({});\n}}\n",
                 calls.join(", ")
             );
             Ok(Signature { arguments: parameters.len(), takes_shared: false, trampoline })

@@ -10,9 +10,9 @@ extern "C" iron_emulator* iron_rt;
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __restrict__
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 #define __shared__
-#define IRON_DEVICE static inline
+#define IRON_DEVICE inline
 #define IRON_UNROLL
 #define IRON_KEEP
 #define IRON_HARDWARE static inline __attribute__((no_sanitize("thread"), noinline))
@@ -26,7 +26,9 @@ IRON_HARDWARE iron_dim3 iron_block_index() { return {iron_rt->block[0], iron_rt-
 #define blockIdx (iron_block_index())
 
 // Dynamic shared memory of the one block that runs at a time.
+extern "C" {
 alignas(1024) unsigned char iron_shared[232448];
+}
 
 #define fmaf __builtin_fmaf
 #define fabsf __builtin_fabsf
