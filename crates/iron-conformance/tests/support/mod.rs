@@ -1,5 +1,7 @@
 //! Compiles kernels through all passes and runs their text.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+
+pub mod quant;
 
 use std::collections::BTreeMap;
 

@@ -69,6 +69,7 @@ impl<'k> Printer<'k> {
         }
 
         // The loop and its guard.
+        self.names.enter();
         let in_registers = |value: Value| self.kernel.info(value).storage != Some(Storage::Shared);
         let unrolled = map.inputs.iter().any(|input| in_registers(input.value))
             || results.iter().any(|r| !self.kernel.ty(*r).is_scalar() && in_registers(*r));
@@ -78,7 +79,8 @@ impl<'k> Printer<'k> {
         let used: Vec<bool> = map.body.args[..rank].iter().map(|arg| self.uses.of(*arg) > 0).collect();
         let names: Vec<String> = map.body.args[..rank]
             .iter()
-            .map(|arg| self.names.fresh(self.kernel.info(*arg).name.as_deref().unwrap_or("i")))
+            .zip(["i", "j", "l", "o"].iter().cycle())
+            .map(|(arg, letter)| self.names.fresh(self.kernel.info(*arg).name.as_deref().unwrap_or(letter)))
             .collect();
         let needs_names = map.inputs.iter().any(|input| !in_registers(input.value))
             || map.outputs.iter().zip(results).any(|(output, r)| {
@@ -96,13 +98,13 @@ impl<'k> Printer<'k> {
                 self.open(format!("for (int {at} = 0; {at} < {slots}; ++{at}) {{"));
                 let guarded = !points.is_multiple_of(threads);
                 if guarded || needs_names || used.iter().any(|used| *used) {
-                    let point = self.names.fresh("point");
+                    let point = if rank == 1 { names[0].clone() } else { self.names.fresh("point") };
                     self.line(format!("const int {point} = {at} * {threads} + tid;"));
                     if guarded {
                         self.open(format!("if ({point} < {points}) {{"));
                     }
                     let mut inner = points;
-                    for (axis, extent) in space.iter().enumerate() {
+                    for (axis, extent) in space.iter().enumerate().filter(|_| rank > 1) {
                         let outer = inner;
                         inner /= extent;
                         if !used[axis] && !needs_names {
@@ -161,7 +163,7 @@ impl<'k> Printer<'k> {
                 let condition = self.guards(guards, op.span)?.map(|text| format!("if ({text}) ")).unwrap_or_default();
                 self.line(format!("{condition}iron::store({address}, {value});"));
             } else if let [result] = op.results[..] {
-                self.scalar_op(&op.kind, result, op.span)?;
+                self.map_op(&op.kind, result, op.span)?;
             } else {
                 return self.fail(op.span, format!("{:?} cannot stand in a map", op.kind));
             }
@@ -192,6 +194,7 @@ impl<'k> Printer<'k> {
             self.close();
         }
         self.close();
+        self.names.leave();
         self.reductions(map, results, &partials, &offsets, span)
     }
 
@@ -248,6 +251,7 @@ impl<'k> Printer<'k> {
         };
         let mut positions = self.positions(leading, span)?;
         let start = self.scalar(*start, span)?;
+        self.names.enter();
         let at = self.names.fresh("slot");
         if tile.storage != Storage::Shared {
             self.line("IRON_UNROLL");
@@ -284,6 +288,7 @@ impl<'k> Printer<'k> {
             self.line(format!("{} = {value};", Self::slot_of(&tile, &at)));
         }
         self.close();
+        self.names.leave();
         Ok(())
     }
 }

@@ -352,6 +352,7 @@ impl<'k> Printer<'k> {
                 variables.push((slot, name));
             }
         }
+        self.names.enter();
         let counter = self.names.fresh(self.kernel.info(body.args[0]).name.as_deref().unwrap_or("i"));
         self.scalars.insert(body.args[0], counter.clone());
         let (lower, upper) = (self.scalar(lower, span)?, self.scalar(upper, span)?);
@@ -378,6 +379,7 @@ impl<'k> Printer<'k> {
             }
         }
         self.close();
+        self.names.leave();
         Ok(())
     }
 
@@ -401,7 +403,9 @@ impl<'k> Printer<'k> {
                 self.indent -= 1;
                 self.open("} else {");
             }
+            self.names.enter();
             self.block(block)?;
+            self.names.leave();
             for (slot, name) in &variables {
                 let value = self.scalar(block.yields[*slot], span)?;
                 self.line(format!("{name} = {value};"));

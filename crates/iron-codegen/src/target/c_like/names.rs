@@ -20,11 +20,14 @@ pub(super) struct Names {
     taken: BTreeSet<String>,
     params: Vec<String>,
     dims: Vec<String>,
+    /// Names made in each open scope, innermost last; they are free again when it closes.
+    scopes: Vec<Vec<String>>,
 }
 
 impl Names {
     pub(super) fn new(kernel: &Kernel) -> Self {
-        let mut names = Self { taken: RESERVED.iter().map(|word| (*word).to_owned()).collect(), params: Vec::new(), dims: Vec::new() };
+        let taken = RESERVED.iter().map(|word| (*word).to_owned()).collect();
+        let mut names = Self { taken, params: Vec::new(), dims: Vec::new(), scopes: Vec::new() };
         names.taken.insert(kernel.name.clone());
         for param in &kernel.params {
             let name = names.fresh(&param.name);
@@ -49,7 +52,22 @@ impl Names {
             number += 1;
             name = format!("{base}_{number}");
         }
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.push(name.clone());
+        }
         name
+    }
+
+    /// From here on names are local.
+    pub(super) fn enter(&mut self) {
+        self.scopes.push(Vec::new());
+    }
+
+    /// Ends the scope that was entered last.
+    pub(super) fn leave(&mut self) {
+        for name in self.scopes.pop().unwrap_or_default() {
+            self.taken.remove(&name);
+        }
     }
 
     pub(super) fn param(&self, param: u32) -> &str {

@@ -5,6 +5,13 @@ use iron_core::{DType, Span};
 
 use super::{Printer, Result, type_name};
 
+/// Longest expression that is written in place.
+const MAX_INLINE: usize = 60;
+
+fn is_name(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
 pub(super) fn literal(constant: Const) -> String {
     match constant {
         Const::F32(x) if x.is_nan() => "iron::nan()".to_owned(),
@@ -48,6 +55,31 @@ impl Printer<'_> {
         let expression = self.expression(kind, result, span)?;
         self.define(result, &expression);
         Ok(())
+    }
+
+    /// As [`Self::scalar_op`] inside a map, where an unnamed value that is used once becomes part of the expression that
+    /// uses it: nothing is reassigned between the two.
+    pub(super) fn map_op(&mut self, kind: &OpKind, result: Value, span: Span) -> Result<()> {
+        let pure = matches!(
+            kind,
+            OpKind::Unary(..)
+                | OpKind::Binary(..)
+                | OpKind::Fma(..)
+                | OpKind::Compare(..)
+                | OpKind::Select(..)
+                | OpKind::Cast(_)
+                | OpKind::Bitcast(_)
+        );
+        if pure && self.uses.of(result) == 1 && self.kernel.info(result).name.is_none() {
+            let expression = self.expression(kind, result, span)?;
+            if expression.len() <= MAX_INLINE {
+                let call = matches!(kind, OpKind::Cast(_) | OpKind::Bitcast(_) | OpKind::Fma(..)) && expression.ends_with(')');
+                let text = if call || is_name(&expression) { expression } else { format!("({expression})") };
+                self.scalars.insert(result, text);
+                return Ok(());
+            }
+        }
+        self.scalar_op(kind, result, span)
     }
 
     fn expression(&mut self, kind: &OpKind, result: Value, span: Span) -> Result<String> {
