@@ -134,7 +134,7 @@ impl<'k> Printer<'k> {
                 let [m, n] = space[..] else { return self.fail(span, "an accumulator has two axes") };
                 self.line(format!("const int {} = {ty}::row({at}, tid);", names[0]));
                 self.line(format!("const int {} = {ty}::col({at}, tid);", names[1]));
-                self.open(format!("if ({} < {m} && {} < {n}) {{", names[0], names[1]));
+                self.open(format!("if ({ty}::EXACT || ({} < {m} && {} < {n})) {{", names[0], names[1]));
                 true
             }
         };

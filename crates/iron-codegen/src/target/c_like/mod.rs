@@ -477,8 +477,9 @@ impl<'k> Printer<'k> {
                         Slot::Stride { .. } if self.used.contains(&name) => {
                             let _ = writeln!(prologue, "    const iron::i64 {name} = args.{name};");
                         }
-                        Slot::Scalar { .. } if self.used.contains(&name) => {
-                            let _ = writeln!(prologue, "    const auto {name} = args.{name};");
+                        Slot::Scalar { param } if self.used.contains(&name) => {
+                            let ty = self.scalar_type(*param);
+                            let _ = writeln!(prologue, "    const {ty} {name} = args.{name};");
                         }
                         _ => {}
                     }

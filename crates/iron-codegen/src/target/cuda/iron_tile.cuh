@@ -442,9 +442,9 @@ IRON_DEVICE void stage_shared(S* to, const T* tile, int tid) {
 /// Zeroes what a `HEIGHT` x `WIDTH` tile leaves of the padded operand.
 template <class S, int ROWS, int COLS, int LD, int THREADS, int HEIGHT, int WIDTH>
 IRON_DEVICE void stage_padding(S* to, int tid) {
-    if (HEIGHT == ROWS && WIDTH == COLS) return;
+    constexpr int END = HEIGHT == ROWS && WIDTH == COLS ? 0 : ROWS * COLS;
     IRON_KEEP
-    for (int e = tid; e < ROWS * COLS; e += THREADS) {
+    for (int e = tid; e < END; e += THREADS) {
         const int r = e / COLS, c = e % COLS;
         if (r >= HEIGHT || c >= WIDTH) to[r * LD + c] = Convert<S>::from(0.0f);
     }
@@ -485,6 +485,8 @@ template <int M, int N, int THREADS> struct FragmentShape {
 template <int M, int N, int THREADS> struct Fragment {
     using Shape = FragmentShape<M, N, THREADS>;
     static constexpr int COUNT = Shape::TN * Shape::TM * 4;
+    /// Whether there is no padding: every element of every thread is one of the tile.
+    static constexpr bool EXACT = Shape::WM * Shape::TM * 8 == M && Shape::WN * Shape::TN * 16 == N;
     float v[COUNT];
     /// Row (along M) of element `f` of thread `tid`; M or more for padding.
     IRON_DEVICE static int row(int f, int tid) {
@@ -559,7 +561,7 @@ IRON_DEVICE void dot(Fragment<M, N, THREADS>& acc, const float* a, const float* 
     IRON_UNROLL
     for (int f = 0; f < F::COUNT; ++f) {
         const int r = F::row(f, tid), c = F::col(f, tid);
-        if (r >= M || c >= N) continue;
+        if (!F::EXACT && (r >= M || c >= N)) continue;
         float x = acc.v[f];
         IRON_KEEP
         for (int k = 0; k < K; ++k) x = fmaf(a[r * LDA + k], b[c * LDB + k], x);

@@ -407,9 +407,9 @@ IRON_DEVICE void stage_shared(threadgroup S* to, threadgroup const T* tile, int 
 /// Zeroes what a `HEIGHT` x `WIDTH` tile leaves of the padded operand.
 template <class S, int ROWS, int COLS, int LD, int THREADS, int HEIGHT, int WIDTH>
 IRON_DEVICE void stage_padding(threadgroup S* to, int tid) {
-    if (HEIGHT == ROWS && WIDTH == COLS) return;
+    constexpr int END = HEIGHT == ROWS && WIDTH == COLS ? 0 : ROWS * COLS;
     IRON_KEEP
-    for (int e = tid; e < ROWS * COLS; e += THREADS) {
+    for (int e = tid; e < END; e += THREADS) {
         const int r = e / COLS, c = e % COLS;
         if (r >= HEIGHT || c >= WIDTH) to[r * LD + c] = Convert<S>::from(0.0f);
     }
@@ -454,6 +454,8 @@ template <int M, int N, int THREADS> struct Fragment {
     IRON_CONST int TN = Shape::up(Shape::STEPS_N, WN);
     IRON_CONST int TM = Shape::up(Shape::STEPS_M, WM);
     IRON_CONST int COUNT = TN * TM * 2;
+    /// Whether there is no padding: every element of every thread is one of the tile.
+    IRON_CONST bool EXACT = WM * TM * 8 == M && WN * TN * 8 == N;
     float v[COUNT];
     /// Row (along M) of element `f` of thread `tid`; M or more for padding.
     static int row(int f, int tid) {

@@ -123,8 +123,9 @@ pub(crate) fn operand_dtype(kernel: &Kernel, a: &DotOperand, b: &DotOperand) -> 
     let wanted = |operand: &DotOperand| match operand {
         DotOperand::Tile(_) => None,
         DotOperand::Memory(tile) => match &kernel.params[tile.tensor as usize].kind {
-            ParamKind::Tensor { dtype, .. } => Some(*dtype),
-            ParamKind::Activations { kind: ActivationKind::Plain(dtype), .. } => Some(*dtype),
+            ParamKind::Tensor { dtype, .. } | ParamKind::Activations { kind: ActivationKind::Plain(dtype), .. } => {
+                Some(*dtype)
+            }
             ParamKind::Quantized { format, .. } => match format {
                 Format::F32 => Some(DType::F32),
                 Format::F16 => Some(DType::F16),

@@ -190,7 +190,6 @@ impl Lives {
     fn of(kernel: &Kernel, groups: &Groups) -> Self {
         let mut walk = Walk { groups, position: 0, defined: BTreeMap::new(), lives: BTreeMap::new() };
         walk.block(&kernel.body, &mut Vec::new());
-        // A loop's end is known only after its uses were seen: they were recorded with its start.
         Self(walk.lives)
     }
 }
@@ -260,7 +259,8 @@ impl Walk<'_> {
                 }
                 _ => {}
             }
-            self.position += u32::from(op.kind.blocks().next().is_some());
+            // A result is made while the operands are still read, except by control flow.
+            self.position += u32::from(matches!(op.kind, OpKind::For { .. } | OpKind::If { .. }));
             for result in &op.results {
                 self.define(*result);
             }
