@@ -1,5 +1,7 @@
 //! Iron's passes, targets and artefacts.
 
+pub mod compile;
+pub mod emit;
 pub mod instance;
 pub mod passes;
 pub mod target;

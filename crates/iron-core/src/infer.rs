@@ -121,7 +121,11 @@ pub(crate) fn result_types(
             let param = rules.tensor(*tensor)?;
             rules.mutable(param)?;
             if !matches!(param.kind, ParamKind::Activations { kind: ActivationKind::Int8, .. }) {
-                return Err(format!("`{}` is no int8 activations, expected such", param.name));
+                return Err(format!(
+                    "`{}` is made of {}, expected int8",
+                    param.name,
+                    param.kind.element()
+                ));
             }
             let shape = rules.index(param, index)?;
             rules.quantized_value(param, index, &shape, *value)?;
@@ -607,7 +611,7 @@ impl<'a> Rules<'a> {
             self.all(&block.args, &[], "argument")?;
         }
         let types = self.types(&then.yields)?;
-        self.all(&otherwise.yields, &types, "yield of `else`")?;
+        self.all(&otherwise.yields, &types, "`else` yield")?;
         Ok(types)
     }
 

@@ -12,9 +12,11 @@ pub mod ir;
 mod lex;
 mod names;
 mod parse;
+pub mod predicate;
 mod print;
 mod span;
 pub mod syntax;
+pub mod tuning;
 mod verify;
 pub mod visit;
 

@@ -74,13 +74,15 @@ pub fn kernel(
     arguments: proc_macro::TokenStream,
     item: proc_macro::TokenStream,
 ) -> proc_macro::TokenStream {
-    let function = match syn::parse::<ItemFn>(item) {
-        Ok(function) => function,
-        Err(error) => {
-            let error =
-                syn::Error::new(error.span(), format!("`#[kernel]` goes on a function: {error}"));
-            return error.into_compile_error().into();
+    let function = match syn::parse::<syn::Item>(item) {
+        Ok(syn::Item::Fn(function)) => function,
+        Ok(other) => {
+            let write = "put it on a `fn`";
+            return faults::over(&other, "another item", "a function", write)
+                .into_compile_error()
+                .into();
         }
+        Err(error) => return error.into_compile_error().into(),
     };
     expand(arguments.into(), &function).unwrap_or_else(|error| failed(&function, &error)).into()
 }

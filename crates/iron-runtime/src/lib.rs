@@ -27,6 +27,7 @@ mod quantized;
 mod recording;
 mod shape;
 mod tensor;
+pub mod tile;
 
 pub use activations::Activations;
 pub use backend::cpu::CpuOptions;

@@ -5,6 +5,10 @@
 pub mod butter;
 pub mod mlx;
 
+mod instances;
+
+pub use instances::{INSTANCES, TUNING_CPU};
+
 use iron_core::syntax::Function;
 
 /// Every kernel and helper.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use iron_core::ir::{BinaryOp, Block, CompareOp, Const, Kernel, Op, OpKind, Type, UnaryOp, Value};
-use iron_core::Substitution;
+use iron_core::visit::Substitution;
 use iron_core::DType;
 
 /// Runs the pass.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use iron_core::ir::{Block, Kernel, Map, MapInput, MapOutput, Op, OpKind, Value};
-use iron_core::{Access, Substitution};
+use iron_core::visit::{Access, Substitution};
 
 /// Runs the pass.
 pub fn fusion(kernel: &mut Kernel) {

@@ -10,7 +10,7 @@ use iron_core::ir::{
     BinaryOp, Block, Const, DimExpr, DimOp, DotOperand, Element, Guard, Index, Kernel, Map, MapInput, MapOutput, MapSchedule, Op,
     OpKind, ParamKind, ReduceOp, TileRef, Type, Value, ActivationKind,
 };
-use iron_core::Uses;
+use iron_core::visit::Uses;
 use iron_core::{DType, Diagnostic, Span};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
@@ -145,7 +145,7 @@ impl Lowering<'_> {
                     _ => return Err(Diagnostic::new(span, "only freshly loaded weights can be decoded").help("write `load(w[(row, j)]).f32()`")),
                 }
             }
-            kind if self.kernel.ty(results[0]).is_scalar() => self.push(kind, results, span),
+            kind if results.is_empty() || self.kernel.ty(results[0]).is_scalar() => self.push(kind, results, span),
             kind if is_view(&kind) => {}
             kind => self.elementwise(kind, results, span)?,
         }

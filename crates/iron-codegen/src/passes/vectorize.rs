@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use iron_core::ir::{BinaryOp, Block, Kernel, Op, OpKind, Type, UnaryOp, Value};
-use iron_core::Uses;
+use iron_core::visit::Uses;
 use iron_core::DType;
 
 /// Runs the pass for vectors of `lanes` elements.

@@ -133,12 +133,18 @@ impl Emitter<'_> {
         }
     }
 
+    /// Whether the map touches a tile in registers, whose indices must be literals.
+    fn indexes_registers(&self, op: &Op, map: &Map) -> bool {
+        let tiles = map.inputs.iter().map(|input| input.value).chain(op.results.iter().copied());
+        tiles.into_iter().any(|tile| self.storage(tile) == Some(Storage::Vectors))
+    }
+
     /// Loops over the outer axes not yet in `outer`, then along the last one.
     fn nest(&mut self, op: &Op, map: &Map, outer: &mut Vec<String>, vectors: bool) -> Result<()> {
         let axis = outer.len();
         if axis + 1 < map.space.len() {
             let extent = map.space[axis];
-            if vectors && is_unrolled(map) {
+            if vectors && is_unrolled(map) && self.indexes_registers(op, map) {
                 for position in 0..extent {
                     outer.push(format!("{position}"));
                     self.nest(op, map, outer, vectors)?;

@@ -1,0 +1,105 @@
+//! The product of two row-major tiles, for attention.
+
+use super::dense::DenseWeight;
+use super::isa::Isa;
+
+/// `acc[i, j] += Σ a[i, p] * b[p, j]` for `i < m_valid <= M`, `j < N`, `p < k_valid`, by fma in ascending `p`.
+///
+/// `acc` is `[M, N]` and `a` is `[M, k_valid]`, both f32; `b` is `[k_valid, N]` in storage type `T`; each has its own
+/// row stride in elements. `N` is a multiple of 16. A row's result does not depend on the other rows.
+#[inline(always)]
+pub unsafe fn dot_nn<I: Isa, T: DenseWeight, const M: usize, const N: usize>(
+    acc: *mut f32,
+    ld: usize,
+    a: *const f32,
+    lda: usize,
+    b: *const T::Element,
+    ldb: usize,
+    m_valid: i32,
+    k_valid: i32,
+) {
+    const { assert!(N.is_multiple_of(16), "columns come in vectors") };
+    unsafe {
+        let (m, k) = ((m_valid.max(0) as usize).min(M), k_valid.max(0) as usize);
+        let mut row = 0;
+        while row < m {
+            let (acc, a) = (acc.add(row * ld), a.add(row * lda));
+            row += if M >= 6 && m - row >= 6 {
+                row_block::<I, T, 6, N>(acc, ld, a, lda, b, ldb, k);
+                6
+            } else if M >= 2 && m - row >= 2 {
+                row_block::<I, T, 2, N>(acc, ld, a, lda, b, ldb, k);
+                2
+            } else {
+                row_block::<I, T, 1, N>(acc, ld, a, lda, b, ldb, k);
+                1
+            };
+        }
+    }
+}
+
+/// `R` rows by all columns, as many vectors at a time as fit in registers beside the operands.
+#[inline(always)]
+unsafe fn row_block<I: Isa, T: DenseWeight, const R: usize, const N: usize>(
+    acc: *mut f32,
+    ld: usize,
+    a: *const f32,
+    lda: usize,
+    b: *const T::Element,
+    ldb: usize,
+    k: usize,
+) {
+    unsafe {
+        let mut col = 0;
+        while col < N {
+            let (acc, b) = (acc.add(col), b.add(col));
+            col += if N >= 64 && N - col >= 64 && (I::WIDE || R == 1) {
+                tile::<I, T, R, 4>(acc, ld, a, lda, b, ldb, k);
+                64
+            } else if N >= 32 && N - col >= 32 && (I::WIDE || R <= 2) {
+                tile::<I, T, R, 2>(acc, ld, a, lda, b, ldb, k);
+                32
+            } else {
+                tile::<I, T, R, 1>(acc, ld, a, lda, b, ldb, k);
+                16
+            };
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<I: Isa, T: DenseWeight, const R: usize, const V: usize>(
+    out: *mut f32,
+    ld: usize,
+    a: *const f32,
+    lda: usize,
+    b: *const T::Element,
+    ldb: usize,
+    k: usize,
+) {
+    unsafe {
+        let mut acc = [[I::splat_f(0.0); V]; R];
+        for i in 0..R {
+            for v in 0..V {
+                acc[i][v] = I::load_f32(out.add(i * ld + 16 * v));
+            }
+        }
+        for p in 0..k {
+            let mut row = [I::splat_f(0.0); V];
+            for v in 0..V {
+                row[v] = T::load::<I>(b.add(p * ldb + 16 * v));
+            }
+            for i in 0..R {
+                let a = I::splat_f(*a.add(i * lda + p));
+                for v in 0..V {
+                    acc[i][v] = I::fma_f(a, row[v], acc[i][v]);
+                }
+            }
+        }
+        for i in 0..R {
+            for v in 0..V {
+                I::store_f32(out.add(i * ld + 16 * v), acc[i][v]);
+            }
+        }
+    }
+}
