@@ -47,8 +47,10 @@ fn entry(kernel: &Kernel, file: &str, tags: &[(&str, String)]) -> String {
             Slot::Dim { dim } => format!("[\"dim\", \"{}\"]", kernel.dims[*dim as usize]),
         })
         .collect();
-    let grid: Vec<String> = kernel.grid.iter().map(|expr| format!("\"{}\"", python(kernel, expr))).collect();
-    let tags: Vec<String> = tags.iter().map(|(key, value)| format!("\"{key}\": \"{value}\"")).collect();
+    let grid: Vec<String> =
+        kernel.grid.iter().map(|expr| format!("\"{}\"", python(kernel, expr))).collect();
+    let tags: Vec<String> =
+        tags.iter().map(|(key, value)| format!("\"{key}\": \"{value}\"")).collect();
     format!(
         "  {{\"entry\": \"{}\", \"file\": \"{file}\", \"threads\": {}, \"shared_bytes\": {}, \"grid\": [{}], \"slots\": [{}], {}}}",
         kernel.name,
@@ -72,8 +74,14 @@ fn main() -> std::io::Result<()> {
     let plain = |dtype| Binding::Activation(ActivationKind::Plain(dtype));
     for dtype in [DType::F32, DType::BF16] {
         let function = &iron_std::mlx::rms_norm::RMS_NORM;
-        let (kernel, text) = support::lower(Target::Cuda, function, &[plain(dtype)], &[("BLOCK", 1024)], 256);
-        emit(format!("rms_norm_{dtype}"), &kernel, &text, &[("kind", "rms_norm".into()), ("dtype", dtype.to_string())])?;
+        let (kernel, text) =
+            support::lower(Target::Cuda, function, &[plain(dtype)], &[("BLOCK", 1024)], 256);
+        emit(
+            format!("rms_norm_{dtype}"),
+            &kernel,
+            &text,
+            &[("kind", "rms_norm".into()), ("dtype", dtype.to_string())],
+        )?;
     }
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         let dense = match dtype {
@@ -90,8 +98,13 @@ fn main() -> std::io::Result<()> {
                 let threads = if bm > 64 { 256 } else { 128 };
                 let constants = [("BM", bm), ("BN", bn), ("BK", bk)];
                 let bindings = [plain(dtype), Binding::Format(format)];
-                let (kernel, text) =
-                    support::lower(Target::Cuda, &iron_std::mlx::matmul::MATMUL, &bindings, &constants, threads);
+                let (kernel, text) = support::lower(
+                    Target::Cuda,
+                    &iron_std::mlx::matmul::MATMUL,
+                    &bindings,
+                    &constants,
+                    threads,
+                );
                 let tags = [
                     ("kind", "matmul".into()),
                     ("dtype", dtype.to_string()),
@@ -107,7 +120,13 @@ fn main() -> std::io::Result<()> {
             for head_dim in [64, 128] {
                 let constants = [("BM", bm), ("HEAD_DIM", head_dim), ("PAGE", 64)];
                 let function = &iron_std::mlx::attention::ATTENTION;
-                let (kernel, text) = support::lower(Target::Cuda, function, &[Binding::DType(cache)], &constants, 128);
+                let (kernel, text) = support::lower(
+                    Target::Cuda,
+                    function,
+                    &[Binding::DType(cache)],
+                    &constants,
+                    128,
+                );
                 let tags = [
                     ("kind", "attention".into()),
                     ("dtype", cache.to_string()),

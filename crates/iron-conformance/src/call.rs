@@ -73,10 +73,13 @@ pub fn call(
 ) -> Result<(), Error> {
     let mut grid = [1; 3];
     for (axis, expr) in kernel.grid.iter().enumerate() {
-        grid[axis] = u32::try_from(evaluate(expr, dims)).expect("a grid of fewer than 2^32 programs");
+        grid[axis] =
+            u32::try_from(evaluate(expr, dims)).expect("a grid of fewer than 2^32 programs");
     }
     let value = |slot: &Slot, arguments: &[Argument<'_>]| match *slot {
-        Slot::Stride { param, axis } => arguments[param as usize].strides()[axis as usize].to_ne_bytes().to_vec(),
+        Slot::Stride { param, axis } => {
+            arguments[param as usize].strides()[axis as usize].to_ne_bytes().to_vec()
+        }
         Slot::Dim { dim } => dims[dim as usize].to_ne_bytes().to_vec(),
         Slot::Scalar { param } => arguments[param as usize].bytes(),
         Slot::Pointer { .. } => unreachable!("pointers are no values"),
@@ -91,7 +94,9 @@ pub fn call(
     // Values first: they borrow the arguments only for a moment, the buffers until the end.
     let mut args: Vec<Option<Arg<'_>>> = slots
         .iter()
-        .map(|slot| (!matches!(slot, Slot::Pointer { .. })).then(|| Arg::Value(value(slot, arguments))))
+        .map(|slot| {
+            (!matches!(slot, Slot::Pointer { .. })).then(|| Arg::Value(value(slot, arguments)))
+        })
         .collect();
     if let Some(members) = members {
         let mut bytes: Vec<u8> = members.iter().flat_map(|slot| value(slot, arguments)).collect();
@@ -111,6 +116,7 @@ pub fn call(
             *arg = buffers[*param as usize].take();
         }
     }
-    let mut args: Vec<Arg<'_>> = args.into_iter().map(|arg| arg.expect("an argument per slot")).collect();
+    let mut args: Vec<Arg<'_>> =
+        args.into_iter().map(|arg| arg.expect("an argument per slot")).collect();
     emulated.run_ordered(grid, kernel.launch.threads, kernel.launch.shared_bytes, &mut args, order)
 }

@@ -25,7 +25,11 @@ const STANDINS: [(&str, &str); 6] = [
     ("metal/metal_simdgroup_matrix", include_str!("../standin/metal/metal_simdgroup_matrix")),
     ("cuda/iron_tile.cuh", iron_codegen::target::cuda::TILE_LIBRARY),
 ];
-const METAL_LIBRARY: (&str, &str) = ("metal/iron_tile.metal", iron_codegen::target::metal::TILE_LIBRARY);
+const METAL_LIBRARY: (&str, &str) =
+    ("metal/iron_tile.metal", iron_codegen::target::metal::TILE_LIBRARY);
+
+/// A block of a test that makes more accesses than this does not end.
+const BUDGET: u64 = 2_000_000_000;
 
 /// A compiled kernel text.
 pub struct Emulated {
@@ -34,6 +38,8 @@ pub struct Emulated {
     signature: Signature,
     library: Library,
     image: Vec<Range<usize>>,
+    /// Memory accesses after which a block hangs.
+    budget: u64,
     /// The text uses globals for its block, so one grid runs at a time.
     running: Mutex<()>,
 }
@@ -67,7 +73,8 @@ impl Emulated {
         let compiler = find_compiler()?;
         let signature = signature::read(target, text, entry)?;
         let arguments = flags(target).join(" ");
-        let mut parts: Vec<&str> = STANDINS.iter().chain([&METAL_LIBRARY]).map(|(_, text)| *text).collect();
+        let mut parts: Vec<&str> =
+            STANDINS.iter().chain([&METAL_LIBRARY]).map(|(_, text)| *text).collect();
         parts.extend([text, entry, &signature.trampoline, &arguments]);
         let folder = env::temp_dir().join("iron-conformance").join(key(&parts));
         let object = folder.join("kernel.so");
@@ -77,7 +84,20 @@ impl Emulated {
         // SAFETY: the object was built from our own text and has no initialisers.
         let library = unsafe { Library::new(&object)? };
         let image = mapped(&object).map_err(io("reading the memory map"))?;
-        Ok(Self { entry: entry.into(), target, signature, library, image, running: Mutex::new(()) })
+        Ok(Self {
+            entry: entry.into(),
+            target,
+            signature,
+            library,
+            image,
+            budget: BUDGET,
+            running: Mutex::new(()),
+        })
+    }
+
+    /// From now on a block that makes more memory accesses than this is taken to hang.
+    pub fn limit_accesses(&mut self, accesses: u64) {
+        self.budget = accesses;
     }
 
     /// The language it was written in.
@@ -86,7 +106,13 @@ impl Emulated {
     }
 
     /// Runs `grid` blocks of `threads` threads in ascending order.
-    pub fn run(&self, grid: [u32; 3], threads: u32, shared_bytes: u32, args: &mut [Arg<'_>]) -> Result<(), Error> {
+    pub fn run(
+        &self,
+        grid: [u32; 3],
+        threads: u32,
+        shared_bytes: u32,
+        args: &mut [Arg<'_>],
+    ) -> Result<(), Error> {
         self.run_ordered(grid, threads, shared_bytes, args, Order::Forward)
     }
 
@@ -146,7 +172,12 @@ impl Emulated {
                 }
                 // SAFETY: the stand-in header defines `iron_shared`.
                 let symbol: Symbol<'_, *mut u8> = unsafe { self.library.get(b"iron_shared")? };
-                memory.add("shared memory".into(), Kind::Shared, *symbol as usize, shared_bytes as usize);
+                memory.add(
+                    "shared memory".into(),
+                    Kind::Shared,
+                    *symbol as usize,
+                    shared_bytes as usize,
+                );
             }
         }
         // SAFETY: `iron_launch` and `iron_rt` are defined by the trampoline and by support.c.
@@ -155,12 +186,25 @@ impl Emulated {
             let table: Symbol<'_, *mut *mut Shared> = self.library.get(b"iron_rt")?;
             (*launch, *table)
         };
-        let job = Grid { entry: &self.entry, launch, arguments: &pointers, memory, order };
+        let job = Grid {
+            entry: &self.entry,
+            launch,
+            arguments: &pointers,
+            memory,
+            order,
+            budget: self.budget,
+        };
         fiber::run(job, table, grid, threads)?;
         for (arg, address) in args.iter_mut().zip(&addresses) {
             if let Arg::Output(bytes) = arg {
                 // SAFETY: the inverse of the copy above; the kernel has ended.
-                unsafe { std::ptr::copy_nonoverlapping(*address as *const u8, bytes.as_mut_ptr(), bytes.len()) };
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        *address as *const u8,
+                        bytes.as_mut_ptr(),
+                        bytes.len(),
+                    )
+                };
             }
         }
         Ok(())
@@ -182,7 +226,15 @@ fn flags(target: Target) -> Vec<&'static str> {
         ],
         Target::Cuda => vec!["-x", "c++", "-std=c++17", "-Icuda", "-Wall", "-Wno-unused-function"],
     };
-    flags.extend(["-O1", "-fPIC", "-ffp-contract=off", "-fno-exceptions", "-fsanitize=thread", "-Werror", "-c"]);
+    flags.extend([
+        "-O1",
+        "-fPIC",
+        "-ffp-contract=off",
+        "-fno-exceptions",
+        "-fsanitize=thread",
+        "-Werror",
+        "-c",
+    ]);
     if std::arch::is_x86_feature_detected!("f16c") {
         flags.push("-mf16c");
     }
@@ -198,13 +250,15 @@ fn build(
     folder: &Path,
 ) -> Result<(), Error> {
     // Built beside its place and moved there, so that tests running side by side never see half a file.
-    let work = folder.with_extension(format!("{}-{:?}", std::process::id(), std::thread::current().id()));
+    let work =
+        folder.with_extension(format!("{}-{:?}", std::process::id(), std::thread::current().id()));
     for (name, text) in STANDINS.iter().chain([&METAL_LIBRARY]) {
         let path = work.join(name);
         fs::create_dir_all(path.parent().unwrap_or(&work)).map_err(io("creating the cache"))?;
         fs::write(path, text).map_err(io("writing the cache"))?;
     }
-    let write = |name: &str, text: &str| fs::write(work.join(name), text).map_err(io("writing the cache"));
+    let write =
+        |name: &str, text: &str| fs::write(work.join(name), text).map_err(io("writing the cache"));
     let run = |arguments: &[&str]| -> Result<(), Error> {
         let output = Command::new(compiler)
             .args(arguments)
@@ -241,9 +295,21 @@ fn build(
         }
     }
     run(&["-O2", "-fPIC", "-c", "support.c", "-o", "support.o"])?;
-    run(&["-shared", "-o", "kernel.so", "kernel.o", "launch.o", "support.o", "-lm", "-Wl,-z,defs"])?;
+    run(&[
+        "-shared",
+        "-o",
+        "kernel.so",
+        "kernel.o",
+        "launch.o",
+        "support.o",
+        "-lm",
+        "-Wl,-z,defs",
+    ])?;
     if fs::rename(&work, folder).is_err() && !folder.join("kernel.so").is_file() {
-        return Err(Error::Io { what: "moving a kernel into the cache".into(), source: std::io::Error::last_os_error() });
+        return Err(Error::Io {
+            what: "moving a kernel into the cache".into(),
+            source: std::io::Error::last_os_error(),
+        });
     }
     Ok(())
 }

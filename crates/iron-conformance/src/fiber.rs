@@ -29,8 +29,6 @@ pub(crate) type Launch = unsafe extern "C" fn(*const *const c_void);
 const STACK: usize = 512 << 10;
 const WARP: usize = 32;
 const SLOT: usize = 64;
-/// A block that makes more accesses than this hangs.
-const BUDGET: u64 = 2_000_000_000;
 
 core::arch::global_asm!(
     ".globl iron_fiber_switch",
@@ -98,7 +96,10 @@ impl Fiber {
             )
         };
         if stack == libc::MAP_FAILED {
-            return Err(Error::Io { what: "mapping a stack".into(), source: std::io::Error::last_os_error() });
+            return Err(Error::Io {
+                what: "mapping a stack".into(),
+                source: std::io::Error::last_os_error(),
+            });
         }
         // SAFETY: the lowest page of our own mapping becomes a guard.
         unsafe { libc::mprotect(stack, 4096, libc::PROT_NONE) };
@@ -138,6 +139,8 @@ pub(crate) struct Grid<'a> {
     pub(crate) arguments: &'a [*const c_void],
     pub(crate) memory: Memory,
     pub(crate) order: Order,
+    /// Accesses after which a block hangs.
+    pub(crate) budget: u64,
 }
 
 /// What the callbacks need.
@@ -153,6 +156,7 @@ struct Running {
     warp_epochs: Vec<u32>,
     violation: Option<Violation>,
     accesses: u64,
+    budget: u64,
 }
 
 thread_local! {
@@ -201,11 +205,18 @@ extern "C" fn touch(address: *const c_void, size: u32, write: u32) {
         state.accesses += 1;
         let thread = state.current as u32;
         let warp_epoch = state.warp_epochs[state.current / WARP];
-        let found = state.memory.access(address as usize, size as usize, write != 0, thread, state.epoch, warp_epoch);
+        let found = state.memory.access(
+            address as usize,
+            size as usize,
+            write != 0,
+            thread,
+            state.epoch,
+            warp_epoch,
+        );
         if let Err(violation) = found {
             state.violation = Some(violation);
         }
-        state.violation.is_some() || state.accesses > BUDGET
+        state.violation.is_some() || state.accesses > state.budget
     };
     if failed {
         suspend(State::Failed);
@@ -220,7 +231,9 @@ fn permutation(len: usize, order: Order, seed: u64) -> Vec<usize> {
         Order::Shuffled => {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
             for i in (1..len).rev() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 list.swap(i, (state >> 33) as usize % (i + 1));
             }
         }
@@ -229,7 +242,12 @@ fn permutation(len: usize, order: Order, seed: u64) -> Vec<usize> {
 }
 
 /// Runs every block of the grid.
-pub(crate) fn run(grid: Grid<'_>, shared: *mut *mut Shared, blocks: [u32; 3], threads: u32) -> Result<(), Error> {
+pub(crate) fn run(
+    grid: Grid<'_>,
+    shared: *mut *mut Shared,
+    blocks: [u32; 3],
+    threads: u32,
+) -> Result<(), Error> {
     let count = threads as usize;
     let mut slots = vec![0u8; 2 * count.div_ceil(WARP) * WARP * SLOT];
     let mut fibers = Vec::with_capacity(count);
@@ -247,6 +265,7 @@ pub(crate) fn run(grid: Grid<'_>, shared: *mut *mut Shared, blocks: [u32; 3], th
         warp_epochs: vec![0; count.div_ceil(WARP)],
         violation: None,
         accesses: 0,
+        budget: grid.budget,
     };
     let mut table = Shared {
         thread: 0,
@@ -268,7 +287,14 @@ pub(crate) fn run(grid: Grid<'_>, shared: *mut *mut Shared, blocks: [u32; 3], th
         for y in 0..blocks[1] {
             for x in 0..blocks[0] {
                 let block = [x, y, z];
-                result = run_block(&raw mut state, &raw mut table, slots.as_mut_ptr(), block, &grid.order, grid.entry);
+                result = run_block(
+                    &raw mut state,
+                    &raw mut table,
+                    slots.as_mut_ptr(),
+                    block,
+                    &grid.order,
+                    grid.entry,
+                );
                 if result.is_err() {
                     break 'grid;
                 }
@@ -328,10 +354,17 @@ fn run_block(
                         if now == State::Failed {
                             let violation = (*state).violation.take();
                             return Err(match violation {
-                                Some(violation) => {
-                                    Error::Memory { entry: entry.into(), block, thread: thread as u32, violation }
-                                }
-                                None => Error::Hang { entry: entry.into(), block, accesses: (*state).accesses },
+                                Some(violation) => Error::Memory {
+                                    entry: entry.into(),
+                                    block,
+                                    thread: thread as u32,
+                                    violation,
+                                },
+                                None => Error::Hang {
+                                    entry: entry.into(),
+                                    block,
+                                    accesses: (*state).accesses,
+                                },
                             });
                         }
                         same(&mut reached, thread, now, block, entry)?;

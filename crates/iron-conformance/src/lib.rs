@@ -60,7 +60,9 @@ impl Order {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The compiler is missing.
-    #[error("{tool} was not found; install it with `apt-get install --no-install-recommends clang-19`")]
+    #[error(
+        "{tool} was not found; install it with `apt-get install --no-install-recommends clang-19`"
+    )]
     MissingCompiler {
         /// Its name.
         tool: String,
@@ -94,7 +96,9 @@ pub enum Error {
         found: usize,
     },
     /// Threads of one block wait at different barriers.
-    #[error("{entry}: block {block:?}: divergent barrier: thread {thread} {this}, thread {other} {that}")]
+    #[error(
+        "{entry}: block {block:?}: divergent barrier: thread {thread} {this}, thread {other} {that}"
+    )]
     Divergent {
         /// Kernel.
         entry: String,

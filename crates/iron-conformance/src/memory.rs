@@ -61,17 +61,28 @@ impl fmt::Display for Violation {
             Self::OutOfBounds { buffer, offset, size, write } => {
                 write!(f, "{} at byte {offset} of {buffer}, which has {size} bytes", verb(write))
             }
-            Self::Wild { write } => write!(f, "{} at an address outside every argument", verb(write)),
-            Self::ReadOnly { buffer, offset } => write!(f, "writes at byte {offset} of {buffer}, an input"),
+            Self::Wild { write } => {
+                write!(f, "{} at an address outside every argument", verb(write))
+            }
+            Self::ReadOnly { buffer, offset } => {
+                write!(f, "writes at byte {offset} of {buffer}, an input")
+            }
             Self::Uninitialised { offset } => {
-                write!(f, "reads shared memory at byte {offset}, which no thread of the block wrote")
+                write!(
+                    f,
+                    "reads shared memory at byte {offset}, which no thread of the block wrote"
+                )
             }
             Self::Race { buffer, offset, write, other, other_block, other_write } => {
                 write!(f, "race: {} byte {offset} of {buffer}, which thread {other}", verb(write))?;
                 if let Some(block) = other_block {
                     write!(f, " of block {block:?}")?;
                 }
-                write!(f, " {} with no barrier between", if *other_write { "wrote" } else { "read" })
+                write!(
+                    f,
+                    " {} with no barrier between",
+                    if *other_write { "wrote" } else { "read" }
+                )
             }
         }
     }
@@ -167,7 +178,9 @@ impl Memory {
     ) -> Result<(), Violation> {
         let end = address + size;
         let now = Access { block: self.block, thread, epoch, warp_epoch };
-        let Some(region) = self.regions.iter_mut().find(|r| r.range.start <= address && end <= r.range.end) else {
+        let Some(region) =
+            self.regions.iter_mut().find(|r| r.range.start <= address && end <= r.range.end)
+        else {
             return self.outside(address, end, write);
         };
         let offset = address - region.range.start;
@@ -191,7 +204,8 @@ impl Memory {
                     offset: offset + i,
                     write,
                     other: other.thread,
-                    other_block: (other.block != now.block).then(|| self.blocks[other.block as usize - 1]),
+                    other_block: (other.block != now.block)
+                        .then(|| self.blocks[other.block as usize - 1]),
                     other_write,
                 });
             }
@@ -211,10 +225,10 @@ impl Memory {
         if !write && self.image.iter().any(|range| range.start <= address && end <= range.end) {
             return Ok(());
         }
-        let near = self
-            .regions
-            .iter()
-            .find(|r| address < r.range.end.saturating_add(REDZONE) && end > r.range.start.saturating_sub(REDZONE));
+        let near = self.regions.iter().find(|r| {
+            address < r.range.end.saturating_add(REDZONE)
+                && end > r.range.start.saturating_sub(REDZONE)
+        });
         Err(match near {
             Some(region) => Violation::OutOfBounds {
                 buffer: region.name.clone(),
@@ -242,7 +256,10 @@ fn remember(reads: &mut [Access; 2], now: Access) {
 
 /// Fills shared memory with NaNs, so that what a kernel reads before writing it shows.
 fn poison(range: Range<usize>) {
-    #[expect(unsafe_code, reason = "shared memory belongs to the emulator; no reference to it exists")]
+    #[expect(
+        unsafe_code,
+        reason = "shared memory belongs to the emulator; no reference to it exists"
+    )]
     // SAFETY: the range is the shared memory of the loaded kernel, and no fiber runs.
     unsafe {
         std::ptr::write_bytes(range.start as *mut u8, 0xff, range.len());

@@ -30,11 +30,13 @@ pub(crate) fn read(target: Target, text: &str, entry: &str) -> Result<Signature,
         Target::Cuda => format!(" {entry}("),
     };
     let start = text.find(&head).ok_or_else(|| fail("the text does not define it"))? + head.len();
-    let parameters = split(&text[start..]).ok_or_else(|| fail("its parameter list does not end"))?;
+    let parameters =
+        split(&text[start..]).ok_or_else(|| fail("its parameter list does not end"))?;
     match target {
         Target::Cuda => {
-            let calls: Vec<String> =
-                (0..parameters.len()).map(|i| format!("iron_argument<{i}>({entry}, arguments)")).collect();
+            let calls: Vec<String> = (0..parameters.len())
+                .map(|i| format!("iron_argument<{i}>({entry}, arguments)"))
+                .collect();
             let trampoline = format!(
                 "template <int I, class R, class... A> __attribute__((no_sanitize(\"thread\"))) auto iron_argument(R (*)(A...), void** arguments) -> \
                  __type_pack_element<I, A...>& {{\n    return *(__type_pack_element<I, A...>*)arguments[I];\n}}\n\
@@ -44,8 +46,11 @@ pub(crate) fn read(target: Target, text: &str, entry: &str) -> Result<Signature,
             Ok(Signature { arguments: parameters.len(), takes_shared: false, trampoline })
         }
         Target::Metal => {
-            let slots =
-                parameters.iter().map(|p| metal_slot(p)).collect::<Result<Vec<_>, _>>().map_err(|e| fail(&e))?;
+            let slots = parameters
+                .iter()
+                .map(|p| metal_slot(p))
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|e| fail(&e))?;
             let buffers = slots.iter().filter(|slot| **slot == Slot::Buffer).count();
             let mut declared = Vec::new();
             let mut passed = Vec::new();
@@ -57,9 +62,11 @@ pub(crate) fn read(target: Target, text: &str, entry: &str) -> Result<Signature,
                         ("void*", format!("arguments[{}]", next - 1))
                     }
                     Slot::Shared => ("void*", format!("arguments[{buffers}]")),
-                    Slot::Program => {
-                        ("uint3", "(uint3){iron_rt->block[0], iron_rt->block[1], iron_rt->block[2]}".to_owned())
-                    }
+                    Slot::Program => (
+                        "uint3",
+                        "(uint3){iron_rt->block[0], iron_rt->block[1], iron_rt->block[2]}"
+                            .to_owned(),
+                    ),
                     Slot::Thread => ("unsigned", "iron_rt->thread".to_owned()),
                 };
                 declared.push(ty);
@@ -72,7 +79,11 @@ pub(crate) fn read(target: Target, text: &str, entry: &str) -> Result<Signature,
                 declared.join(", "),
                 passed.join(", ")
             );
-            Ok(Signature { arguments: buffers, takes_shared: slots.contains(&Slot::Shared), trampoline })
+            Ok(Signature {
+                arguments: buffers,
+                takes_shared: slots.contains(&Slot::Shared),
+                trampoline,
+            })
         }
     }
 }

@@ -2,10 +2,10 @@
 
 mod support;
 
-use iron_conformance::{Argument, Order, Target};
 use iron_codegen::Binding;
-use iron_core::{DType, Format};
+use iron_conformance::{Argument, Order, Target};
 use iron_core::ir::ActivationKind;
+use iron_core::{DType, Format};
 use support::{Compiled, Random, bytes, compile, floats, int_bytes, quant, targets};
 
 fn activation(dtype: DType) -> iron_codegen::Binding {
@@ -13,7 +13,13 @@ fn activation(dtype: DType) -> iron_codegen::Binding {
 }
 
 fn rms_norm(target: Target, dtype: DType, rows: usize, n: usize) -> f64 {
-    let kernel = compile(target, &iron_std::mlx::rms_norm::RMS_NORM, &[activation(dtype)], &[("BLOCK", 512)], 128);
+    let kernel = compile(
+        target,
+        &iron_std::mlx::rms_norm::RMS_NORM,
+        &[activation(dtype)],
+        &[("BLOCK", 512)],
+        128,
+    );
     let mut random = Random::new(1);
     // Rows lie apart, so that a kernel that ignores strides fails.
     let stride = n + 3;
@@ -34,7 +40,8 @@ fn rms_norm(target: Target, dtype: DType, rows: usize, n: usize) -> f64 {
     let out = floats(&out, dtype);
     let mut worst = 0.0f64;
     for row in 0..rows {
-        let values: Vec<f64> = x[row * stride..row * stride + n].iter().map(|v| f64::from(*v)).collect();
+        let values: Vec<f64> =
+            x[row * stride..row * stride + n].iter().map(|v| f64::from(*v)).collect();
         let weights: Vec<f64> = weight.iter().map(|v| f64::from(*v)).collect();
         let expected = iron_std::mlx::rms_norm::rms_norm_reference(&values, &weights, 1e-5, 0.25);
         for (found, expected) in out[row * stride..].iter().zip(expected) {
@@ -58,8 +65,13 @@ fn rms_norm_agrees_with_its_reference() {
 #[test]
 fn thread_order_does_not_change_rms_norm() {
     for target in targets() {
-        let kernel: Compiled =
-            compile(target, &iron_std::mlx::rms_norm::RMS_NORM, &[activation(DType::F32)], &[("BLOCK", 300)], 96);
+        let kernel: Compiled = compile(
+            target,
+            &iron_std::mlx::rms_norm::RMS_NORM,
+            &[activation(DType::F32)],
+            &[("BLOCK", 300)],
+            96,
+        );
         let x = Random::new(7).floats(2 * 777);
         let weight = Random::new(8).floats(777);
         let results: Vec<Vec<u8>> = Order::ALL
@@ -82,7 +94,15 @@ fn thread_order_does_not_change_rms_norm() {
 }
 
 /// The largest error of `out = x · wᵀ` relative to the root of the sum of squares of its terms, and the bits of `out`.
-fn matmul(target: Target, dtype: DType, format: Format, m: usize, n: usize, k: usize, tile: [i64; 3]) -> (f64, Vec<u8>) {
+fn matmul(
+    target: Target,
+    dtype: DType,
+    format: Format,
+    m: usize,
+    n: usize,
+    k: usize,
+    tile: [i64; 3],
+) -> (f64, Vec<u8>) {
     let bindings = [activation(dtype), Binding::Format(format)];
     let constants = [("BM", tile[0]), ("BN", tile[1]), ("BK", tile[2])];
     let kernel = compile(target, &iron_std::mlx::matmul::MATMUL, &bindings, &constants, 128);
@@ -106,7 +126,8 @@ fn matmul(target: Target, dtype: DType, format: Format, m: usize, n: usize, k: u
     for i in 0..m {
         for j in 0..n {
             let terms = (0..k).map(|p| f64::from(x[i * x_stride + p]) * w_values[j * k + p]);
-            let (sum, squares) = terms.fold((0.0, 0.0), |(sum, squares), term| (sum + term, squares + term * term));
+            let (sum, squares) =
+                terms.fold((0.0, 0.0), |(sum, squares), term| (sum + term, squares + term * term));
             let error = (f64::from(found[i * out_stride + j]) - sum).abs() / squares.sqrt();
             worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
         }
@@ -141,7 +162,8 @@ fn quantised_matmul_agrees_with_its_reference() {
             (Format::Q6K, 512),
         ] {
             // With f32 activations weights are decoded exactly; with f16 and bf16 they are rounded to that type.
-            for (dtype, tolerance) in [(DType::F32, 5e-6), (DType::F16, 1e-3), (DType::BF16, 8e-3)] {
+            for (dtype, tolerance) in [(DType::F32, 5e-6), (DType::F16, 1e-3), (DType::BF16, 8e-3)]
+            {
                 let (error, _) = matmul(target, dtype, format, 5, 70, k, [8, 64, 32]);
                 println!("matmul {target:?} {dtype} x {format}: {error:.2e}");
                 assert!(error < tolerance, "{target:?} {dtype} {format}: {error}");
@@ -154,9 +176,17 @@ fn quantised_matmul_agrees_with_its_reference() {
 fn the_number_of_rows_and_the_tile_do_not_change_a_row_of_matmul() {
     for target in targets() {
         let (n, k) = (70, 203);
-        let row = |m: usize, tile: [i64; 3]| matmul(target, DType::F16, Format::F16, m, n, k, tile).1[..n * 4].to_vec();
+        let row = |m: usize, tile: [i64; 3]| {
+            matmul(target, DType::F16, Format::F16, m, n, k, tile).1[..n * 4].to_vec()
+        };
         let alone = row(1, [8, 64, 32]);
-        for (m, tile) in [(1, [1, 64, 32]), (1, [8, 32, 64]), (7, [8, 64, 32]), (40, [32, 64, 32]), (40, [64, 32, 16])] {
+        for (m, tile) in [
+            (1, [1, 64, 32]),
+            (1, [8, 32, 64]),
+            (7, [8, 64, 32]),
+            (40, [32, 64, 32]),
+            (40, [64, 32, 16]),
+        ] {
             assert_eq!(alone, row(m, tile), "{target:?} m = {m}, tile {tile:?}");
         }
     }
@@ -182,7 +212,13 @@ const PAGE: usize = 64;
 fn attention(target: Target, case: &AttentionCase) -> (f64, Vec<u8>) {
     let AttentionCase { cache, block, tokens, past, window, soft_cap } = *case;
     let constants = [("BM", block), ("HEAD_DIM", HEAD_DIM as i64), ("PAGE", PAGE as i64)];
-    let kernel = compile(target, &iron_std::mlx::attention::ATTENTION, &[Binding::DType(cache)], &constants, 128);
+    let kernel = compile(
+        target,
+        &iron_std::mlx::attention::ATTENTION,
+        &[Binding::DType(cache)],
+        &constants,
+        128,
+    );
     let positions = past + tokens;
     let pages_used = positions.div_ceil(PAGE);
     // Pages in descending order behind an unused one, so that a kernel that ignores the table fails.
@@ -204,8 +240,10 @@ fn attention(target: Target, case: &AttentionCase) -> (f64, Vec<u8>) {
                     let source = (position * KV_HEADS + head) * HEAD_DIM + d;
                     let base = *at as usize * KV_HEADS + head;
                     let exists = position < positions;
-                    k_cache[(base * HEAD_DIM + d) * PAGE + offset] = if exists { keys[source] } else { 0.0 };
-                    v_cache[(base * PAGE + offset) * HEAD_DIM + d] = if exists { values[source] } else { 0.0 };
+                    k_cache[(base * HEAD_DIM + d) * PAGE + offset] =
+                        if exists { keys[source] } else { 0.0 };
+                    v_cache[(base * PAGE + offset) * HEAD_DIM + d] =
+                        if exists { values[source] } else { 0.0 };
                 }
             }
         }
@@ -252,7 +290,9 @@ fn attention(target: Target, case: &AttentionCase) -> (f64, Vec<u8>) {
             Argument::F32(soft_cap),
         ],
     );
-    let round = |values: &[f32]| -> Vec<f64> { floats(&bytes(values, cache), cache).into_iter().map(f64::from).collect() };
+    let round = |values: &[f32]| -> Vec<f64> {
+        floats(&bytes(values, cache), cache).into_iter().map(f64::from).collect()
+    };
     let (keys, values) = (round(&keys), round(&values));
     let found = floats(&out, DType::F32);
     let mut worst = 0.0f64;
@@ -289,10 +329,14 @@ fn attention(target: Target, case: &AttentionCase) -> (f64, Vec<u8>) {
 fn attention_agrees_with_its_reference() {
     for target in targets() {
         for (cache, tolerance) in [(DType::F32, 1e-6), (DType::F16, 1e-3), (DType::BF16, 8e-3)] {
-            for (tokens, past, window, soft_cap) in [(1, 150, 1000, 0.0), (13, 57, 1000, 0.0), (13, 57, 20, 3.0)] {
+            for (tokens, past, window, soft_cap) in
+                [(1, 150, 1000, 0.0), (13, 57, 1000, 0.0), (13, 57, 20, 3.0)]
+            {
                 let case = AttentionCase { cache, block: 16, tokens, past, window, soft_cap };
                 let (error, _) = attention(target, &case);
-                println!("attention {target:?} {cache} {tokens} after {past}, window {window}: {error:.2e}");
+                println!(
+                    "attention {target:?} {cache} {tokens} after {past}, window {window}: {error:.2e}"
+                );
                 assert!(error < tolerance, "{target:?} {cache} {tokens} after {past}: {error}");
             }
         }
@@ -303,7 +347,14 @@ fn attention_agrees_with_its_reference() {
 fn chunking_does_not_change_a_token_of_attention() {
     for target in targets() {
         let run = |tokens: usize, past: usize, block: i64| {
-            let case = AttentionCase { cache: DType::F16, block, tokens, past, window: 1000, soft_cap: 0.0 };
+            let case = AttentionCase {
+                cache: DType::F16,
+                block,
+                tokens,
+                past,
+                window: 1000,
+                soft_cap: 0.0,
+            };
             let (_, out) = attention(target, &case);
             out[out.len() - HEADS * HEAD_DIM * 4..].to_vec()
         };

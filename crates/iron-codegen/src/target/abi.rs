@@ -59,6 +59,7 @@ pub fn cuda(kernel: &Kernel) -> Vec<Slot> {
 pub fn metal(kernel: &Kernel) -> (Vec<Slot>, Vec<Slot>) {
     let (buffers, rest): (Vec<_>, Vec<_>) =
         cuda(kernel).into_iter().partition(|slot| matches!(slot, Slot::Pointer { .. }));
-    let (scalars, integers): (Vec<_>, Vec<_>) = rest.into_iter().partition(|slot| matches!(slot, Slot::Scalar { .. }));
+    let (scalars, integers): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(|slot| matches!(slot, Slot::Scalar { .. }));
     (buffers, integers.into_iter().chain(scalars).collect())
 }

@@ -5,7 +5,9 @@ pub mod quant;
 
 use std::collections::BTreeMap;
 
-use iron_codegen::passes::{const_fold::const_fold, fusion::fusion, schedule::gpu, tile_lowering::tile_lowering, typecheck};
+use iron_codegen::compile::{Options, compile_gpu};
+use iron_codegen::passes::schedule::gpu::Machine;
+use iron_codegen::passes::typecheck;
 use iron_codegen::{Binding, Instance, target};
 use iron_conformance::{Argument, Emulated, Order, Target, call, unavailable};
 use iron_core::DType;
@@ -39,26 +41,23 @@ pub fn lower(
     let instance = Instance {
         function,
         bindings: bindings.to_vec(),
-        constants: constants.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect::<BTreeMap<_, _>>(),
+        constants: constants
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value))
+            .collect::<BTreeMap<_, _>>(),
         schedule: "test".into(),
         threads: Some(threads),
         stages: None,
     };
-    let library: typecheck::Library = iron_std::functions().into_iter().map(|f| (f.name, f)).collect();
-    let mut kernel = typecheck::typecheck(&instance, &library).unwrap_or_else(|e| panic!("{e}"));
-    const_fold(&mut kernel);
-    tile_lowering(&mut kernel).unwrap_or_else(|e| panic!("{e}"));
-    fusion(&mut kernel);
-    kernel.launch.threads = threads;
+    let library: typecheck::Library =
+        iron_std::functions().into_iter().map(|f| (f.name, f)).collect();
     let machine = match target {
-        Target::Metal => gpu::Machine::METAL,
-        Target::Cuda => gpu::Machine::CUDA,
+        Target::Metal => Machine::METAL,
+        Target::Cuda => Machine::CUDA,
     };
-    gpu::schedule(&mut kernel, machine).unwrap_or_else(|e| panic!("{e}"));
-    kernel.compact();
-    if let Err(faults) = iron_core::verify(&kernel) {
-        panic!("{}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
-    }
+    let options = Options::default();
+    let kernel =
+        compile_gpu(&instance, &library, &options, machine).unwrap_or_else(|e| panic!("{e}"));
     let text = match target {
         Target::Metal => target::metal::emit(&[&kernel]),
         Target::Cuda => target::cuda::emit(&[&kernel]),
@@ -89,7 +88,8 @@ impl Compiled {
 
     pub fn run_ordered(&self, dims: &[i64], arguments: &mut [Argument<'_>], order: Order) {
         assert_eq!(dims.len(), self.kernel.dims.len(), "dimensions are {:?}", self.kernel.dims);
-        call(&self.emulated, &self.kernel, dims, arguments, order).unwrap_or_else(|e| panic!("{e}"));
+        call(&self.emulated, &self.kernel, dims, arguments, order)
+            .unwrap_or_else(|e| panic!("{e}"));
     }
 }
 
@@ -102,7 +102,8 @@ impl Random {
     }
 
     pub fn next(&mut self) -> u32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 32) as u32
     }
 
@@ -119,8 +120,12 @@ impl Random {
 /// Stores numbers as `dtype`.
 pub fn bytes(values: &[f32], dtype: DType) -> Vec<u8> {
     match dtype {
-        DType::F16 => values.iter().flat_map(|v| half::f16::from_f32(*v).to_bits().to_ne_bytes()).collect(),
-        DType::BF16 => values.iter().flat_map(|v| half::bf16::from_f32(*v).to_bits().to_ne_bytes()).collect(),
+        DType::F16 => {
+            values.iter().flat_map(|v| half::f16::from_f32(*v).to_bits().to_ne_bytes()).collect()
+        }
+        DType::BF16 => {
+            values.iter().flat_map(|v| half::bf16::from_f32(*v).to_bits().to_ne_bytes()).collect()
+        }
         _ => values.iter().flat_map(|v| v.to_ne_bytes()).collect(),
     }
 }

@@ -16,7 +16,8 @@ pub fn weights(format: Format, rows: usize, k: usize, random: &mut Random) -> (V
     let mut stored = Vec::new();
     let mut values = Vec::new();
     for _ in 0..blocks {
-        let mut block: Vec<u8> = (0..format.block_bytes()).map(|_| (random.next() >> 13) as u8).collect();
+        let mut block: Vec<u8> =
+            (0..format.block_bytes()).map(|_| (random.next() >> 13) as u8).collect();
         // Scales of a magnitude that keeps products near 1.
         let mut scale = |at: usize, size: f32| {
             let value = f16::from_f32(random.float() * size);
@@ -85,9 +86,13 @@ pub fn decode(format: Format, b: &[u8]) -> Vec<f64> {
             for pair in 0..4 {
                 let q = &b[16 + 32 * pair..48 + 32 * pair];
                 let (sc, m) = scale_min(2 * pair);
-                y.extend(q.iter().map(|q| d * f64::from(sc) * f64::from(q & 15) - min * f64::from(m)));
+                y.extend(
+                    q.iter().map(|q| d * f64::from(sc) * f64::from(q & 15) - min * f64::from(m)),
+                );
                 let (sc, m) = scale_min(2 * pair + 1);
-                y.extend(q.iter().map(|q| d * f64::from(sc) * f64::from(q >> 4) - min * f64::from(m)));
+                y.extend(
+                    q.iter().map(|q| d * f64::from(sc) * f64::from(q >> 4) - min * f64::from(m)),
+                );
             }
         }
         Format::Q6K => {
@@ -105,7 +110,8 @@ pub fn decode(format: Format, b: &[u8]) -> Vec<f64> {
                         (ql[l + 32] >> 4) | (((qh[l] >> 6) & 3) << 4),
                     ];
                     for (part, q) in q.into_iter().enumerate() {
-                        out[l + 32 * part] = d * f64::from(sc[is + 2 * part] as i8) * (f64::from(q) - 32.0);
+                        out[l + 32 * part] =
+                            d * f64::from(sc[is + 2 * part] as i8) * (f64::from(q) - 32.0);
                     }
                 }
             }

@@ -23,7 +23,14 @@ struct Axis {
 }
 
 impl Printer<'_> {
-    pub(super) fn dot(&mut self, a: &DotOperand, b: &DotOperand, acc: Value, k: u32, span: Span) -> Result<()> {
+    pub(super) fn dot(
+        &mut self,
+        a: &DotOperand,
+        b: &DotOperand,
+        acc: Value,
+        k: u32,
+        span: Span,
+    ) -> Result<()> {
         let shape = self.kernel.ty(acc).shape().to_vec();
         let (m, n) = (shape[0], shape[1]);
         let threads = self.threads();
@@ -57,7 +64,14 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn stage(&mut self, operand: &DotOperand, stage: Stage, dtype: DType, to: &str, span: Span) -> Result<()> {
+    fn stage(
+        &mut self,
+        operand: &DotOperand,
+        stage: Stage,
+        dtype: DType,
+        to: &str,
+        span: Span,
+    ) -> Result<()> {
         let threads = self.threads();
         let sizes = format!("{}, {}, {}, {threads}", stage.rows, stage.cols, stage.pitch);
         let ty = type_name(dtype);
@@ -71,14 +85,24 @@ impl Printer<'_> {
                     _ => "stage_blocked",
                 };
                 let (height, width) = (shape[0], shape[1]);
-                self.line(format!("iron::{function}<{ty}, {sizes}, {height}, {width}>({to}, {}, tid);", tile.name));
+                self.line(format!(
+                    "iron::{function}<{ty}, {sizes}, {height}, {width}>({to}, {}, tid);",
+                    tile.name
+                ));
                 Ok(())
             }
             DotOperand::Memory(tile) => self.stage_memory(tile, &sizes, dtype, to, span),
         }
     }
 
-    fn stage_memory(&mut self, tile: &TileRef, sizes: &str, dtype: DType, to: &str, span: Span) -> Result<()> {
+    fn stage_memory(
+        &mut self,
+        tile: &TileRef,
+        sizes: &str,
+        dtype: DType,
+        to: &str,
+        span: Span,
+    ) -> Result<()> {
         let ty = type_name(dtype);
         let param = tile.tensor;
         let packed = match pointee(&self.kernel.params[param as usize].kind) {
@@ -107,7 +131,13 @@ impl Printer<'_> {
                     let list = self.tile(*list, span)?.name;
                     let extent = self.kernel.params[param as usize].kind.shape()[axis].clone();
                     let bound = self.dim_expr(&extent);
-                    axes.push(Axis { stride, count: len.to_string(), len, list: Some((list, bound)), contiguous: axis == last });
+                    axes.push(Axis {
+                        stride,
+                        count: len.to_string(),
+                        len,
+                        list: Some((list, bound)),
+                        contiguous: axis == last,
+                    });
                 }
             }
         }
@@ -119,22 +149,39 @@ impl Printer<'_> {
         let counts = format!("{}, {}", rows.count, cols.count);
         let same = matches!(pointee(&self.kernel.params[param as usize].kind), Some(Pointee::Plain(stored)) if stored == dtype);
         let (function, list) = match (&rows.list, &cols.list) {
-            (Some(_), Some(_)) => return self.fail(span, "an operand of `dot` can be gathered along one axis"),
+            (Some(_), Some(_)) => {
+                return self.fail(span, "an operand of `dot` can be gathered along one axis");
+            }
             (Some((list, bound)), None) => ("stage_gathered_rows", format!("{list}, {bound}, ")),
             (None, Some((list, bound))) => ("stage_gathered_cols", format!("{list}, {bound}, ")),
             (None, None) if rows.contiguous && rows.len > 1 => ("stage_transposed", String::new()),
             (None, None) if same => ("stage_same", String::new()),
             (None, None) => ("stage", String::new()),
         };
-        self.line(format!("iron::{function}<{ty}, {sizes}>({to}, {base}, {list}{strides}, {counts}, tid);"));
+        self.line(format!(
+            "iron::{function}<{ty}, {sizes}>({to}, {base}, {list}{strides}, {counts}, tid);"
+        ));
         Ok(())
     }
 
-    fn stage_packed(&mut self, tile: &TileRef, format: &str, sizes: &str, ty: &str, to: &str, span: Span) -> Result<()> {
+    fn stage_packed(
+        &mut self,
+        tile: &TileRef,
+        format: &str,
+        sizes: &str,
+        ty: &str,
+        to: &str,
+        span: Span,
+    ) -> Result<()> {
         let rank = tile.index.len();
         let (row, k) = (&tile.index[rank - 2], &tile.index[rank - 1]);
-        let (Index::Range { start: row_start, stride: 1, .. }, Index::Range { start: k_start, stride: 1, .. }) = (row, k) else {
-            return self.fail(span, "packed weights are read as a range of rows and a range along k");
+        let (
+            Index::Range { start: row_start, stride: 1, .. },
+            Index::Range { start: k_start, stride: 1, .. },
+        ) = (row, k)
+        else {
+            return self
+                .fail(span, "packed weights are read as a range of rows and a range along k");
         };
         if tile.transposed {
             return self.fail(span, "packed weights cannot be read transposed");
@@ -157,7 +204,11 @@ impl Printer<'_> {
         let count = match bound {
             None => len.to_string(),
             Some(bound) => {
-                format!("iron::extent({}, {}, {stride}, {len})", self.scalar(*start, span)?, self.scalar(*bound, span)?)
+                format!(
+                    "iron::extent({}, {}, {stride}, {len})",
+                    self.scalar(*start, span)?,
+                    self.scalar(*bound, span)?
+                )
             }
         };
         Ok((*len, count))

@@ -76,11 +76,14 @@ impl<'k> Printer<'k> {
         if unrolled {
             self.line("IRON_UNROLL");
         }
-        let used: Vec<bool> = map.body.args[..rank].iter().map(|arg| self.uses.of(*arg) > 0).collect();
+        let used: Vec<bool> =
+            map.body.args[..rank].iter().map(|arg| self.uses.of(*arg) > 0).collect();
         let names: Vec<String> = map.body.args[..rank]
             .iter()
             .zip(["i", "j", "l", "o"].iter().cycle())
-            .map(|(arg, letter)| self.names.fresh(self.kernel.info(*arg).name.as_deref().unwrap_or(letter)))
+            .map(|(arg, letter)| {
+                self.names.fresh(self.kernel.info(*arg).name.as_deref().unwrap_or(letter))
+            })
             .collect();
         let needs_names = map.inputs.iter().any(|input| !in_registers(input.value))
             || map.outputs.iter().zip(results).any(|(output, r)| {
@@ -98,7 +101,8 @@ impl<'k> Printer<'k> {
                 self.open(format!("for (int {at} = 0; {at} < {slots}; ++{at}) {{"));
                 let guarded = !points.is_multiple_of(threads);
                 if guarded || needs_names || used.iter().any(|used| *used) {
-                    let point = if rank == 1 { names[0].clone() } else { self.names.fresh("point") };
+                    let point =
+                        if rank == 1 { names[0].clone() } else { self.names.fresh("point") };
                     self.line(format!("const int {point} = {at} * {threads} + tid;"));
                     if guarded {
                         self.open(format!("if ({point} < {points}) {{"));
@@ -118,7 +122,7 @@ impl<'k> Printer<'k> {
                             text = format!("{text} % {extent}");
                         }
                         if *extent == 1 {
-                            text = "0".to_owned();
+                            "0".clone_into(&mut text);
                         }
                         if used[axis] || *extent > 1 {
                             self.line(format!("const int {} = {text};", names[axis]));
@@ -131,10 +135,15 @@ impl<'k> Printer<'k> {
             Domain::Fragment(space) => {
                 let ty = fragment(space, threads);
                 self.open(format!("for (int {at} = 0; {at} < {ty}::COUNT; ++{at}) {{"));
-                let [m, n] = space[..] else { return self.fail(span, "an accumulator has two axes") };
+                let [m, n] = space[..] else {
+                    return self.fail(span, "an accumulator has two axes");
+                };
                 self.line(format!("const int {} = {ty}::row({at}, tid);", names[0]));
                 self.line(format!("const int {} = {ty}::col({at}, tid);", names[1]));
-                self.open(format!("if ({ty}::EXACT || ({} < {m} && {} < {n})) {{", names[0], names[1]));
+                self.open(format!(
+                    "if ({ty}::EXACT || ({} < {m} && {} < {n})) {{",
+                    names[0], names[1]
+                ));
                 true
             }
         };
@@ -148,7 +157,11 @@ impl<'k> Printer<'k> {
             let tile = self.tile(input.value, span)?;
             let text = if tile.storage == Storage::Shared {
                 let shape = self.kernel.ty(input.value).shape();
-                let position = if input.axes == all && shape == map.space { own.clone() } else { linear(shape, &input.axes, &names) };
+                let position = if input.axes == all && shape == map.space {
+                    own.clone()
+                } else {
+                    linear(shape, &input.axes, &names)
+                };
                 format!("{}[{position}]", tile.name)
             } else {
                 Self::slot_of(&tile, &at)
@@ -157,10 +170,16 @@ impl<'k> Printer<'k> {
         }
         for op in &map.body.ops {
             if let OpKind::ElementStore { tensor, index, guards, value } = &op.kind {
-                let positions = index.iter().map(|value| self.scalar(*value, op.span)).collect::<Result<Vec<_>>>()?;
+                let positions = index
+                    .iter()
+                    .map(|value| self.scalar(*value, op.span))
+                    .collect::<Result<Vec<_>>>()?;
                 let address = self.address(*tensor, &positions);
                 let value = self.scalar(*value, op.span)?;
-                let condition = self.guards(guards, op.span)?.map(|text| format!("if ({text}) ")).unwrap_or_default();
+                let condition = self
+                    .guards(guards, op.span)?
+                    .map(|text| format!("if ({text}) "))
+                    .unwrap_or_default();
                 self.line(format!("{condition}iron::store({address}, {value});"));
             } else if let [result] = op.results[..] {
                 self.map_op(&op.kind, result, op.span)?;
@@ -170,24 +189,21 @@ impl<'k> Printer<'k> {
         }
         for (number, (output, result)) in map.outputs.iter().zip(results).enumerate() {
             let value = self.scalar(map.body.yields[number], span)?;
-            match (output, &partials[number]) {
-                (MapOutput::Reduce { op, .. }, Some(name)) => {
-                    let ty = self.kernel.ty(*result);
-                    if ty.is_scalar() {
-                        let dtype = type_name(ty.dtype().unwrap_or(DType::F32));
-                        self.line(format!("{name} = {}::fold<{dtype}>({name}, {value});", fold(*op)));
-                    } else {
-                        self.line(format!("{name}[{own}] = {value};"));
-                    }
+            if let (MapOutput::Reduce { op, .. }, Some(name)) = (output, &partials[number]) {
+                let ty = self.kernel.ty(*result);
+                if ty.is_scalar() {
+                    let dtype = type_name(ty.dtype().unwrap_or(DType::F32));
+                    self.line(format!("{name} = {}::fold<{dtype}>({name}, {value});", fold(*op)));
+                } else {
+                    self.line(format!("{name}[{own}] = {value};"));
                 }
-                _ => {
-                    let tile = self.tile(*result, span)?;
-                    if tile.storage == Storage::Shared {
-                        self.line(format!("{}[{own}] = {value};", tile.name));
-                    } else {
-                        self.line(format!("{} = {value};", Self::slot_of(&tile, &at)));
-                    }
-                }
+                continue;
+            }
+            let tile = self.tile(*result, span)?;
+            if tile.storage == Storage::Shared {
+                self.line(format!("{}[{own}] = {value};", tile.name));
+            } else {
+                self.line(format!("{} = {value};", Self::slot_of(&tile, &at)));
             }
         }
         if guarded {
@@ -216,12 +232,17 @@ impl<'k> Printer<'k> {
             self.line("iron::barrier();");
         }
         for (number, (output, result)) in map.outputs.iter().zip(results).enumerate() {
-            let (MapOutput::Reduce { op, axes }, Some(name)) = (output, &partials[number]) else { continue };
+            let (MapOutput::Reduce { op, axes }, Some(name)) = (output, &partials[number]) else {
+                continue;
+            };
             let ty = type_name(self.kernel.ty(*result).dtype().unwrap_or(DType::F32));
             let op = fold(*op);
             if !along_axis(self, *result) {
                 let scratch = self.scratch(ty, offsets[number]);
-                self.define(*result, &format!("iron::block_reduce<{op}, {threads}>({name}, {scratch}, tid)"));
+                self.define(
+                    *result,
+                    &format!("iron::block_reduce<{op}, {threads}>({name}, {scratch}, tid)"),
+                );
                 continue;
             }
             let (first, last) = (axes[0] as usize, axes[axes.len() - 1] as usize);
@@ -242,7 +263,13 @@ impl<'k> Printer<'k> {
     }
 
     /// A piece of one weight row as an f32 tile.
-    pub(super) fn decode_row(&mut self, tensor: u32, index: &[Index], result: Value, span: Span) -> Result<()> {
+    pub(super) fn decode_row(
+        &mut self,
+        tensor: u32,
+        index: &[Index],
+        result: Value,
+        span: Span,
+    ) -> Result<()> {
         let threads = self.threads();
         let tile = self.tile(result, span)?;
         let (leading, last) = index.split_at(index.len() - 1);
@@ -269,20 +296,26 @@ impl<'k> Printer<'k> {
         if let Some(bound) = bound {
             conditions.push(format!("{k} < {}", self.scalar(*bound, span)?));
         }
-        let value = match pointee(&self.kernel.params[tensor as usize].kind) {
-            Some(Pointee::Packed(format)) => {
-                let row = self.packed_row(tensor, &positions);
-                format!("iron::decode<{}>({row}, {k})", format_name(format).unwrap_or_default())
-            }
-            _ => {
-                positions.push(k.clone());
-                format!("iron::load({})", self.address(tensor, &positions))
-            }
+        let value = if let Some(Pointee::Packed(format)) =
+            pointee(&self.kernel.params[tensor as usize].kind)
+        {
+            let row = self.packed_row(tensor, &positions);
+            format!("iron::decode<{}>({row}, {k})", format_name(format).unwrap_or_default())
+        } else {
+            positions.push(k.clone());
+            format!("iron::load({})", self.address(tensor, &positions))
         };
-        let value =
-            if conditions.is_empty() { value } else { format!("{} ? {value} : 0.0f", conditions.join(" && ")) };
+        let value = if conditions.is_empty() {
+            value
+        } else {
+            format!("{} ? {value} : 0.0f", conditions.join(" && "))
+        };
         if tile.storage == Storage::Shared {
-            let guard = if len.is_multiple_of(threads) { String::new() } else { format!("if ({point} < {len}) ") };
+            let guard = if len.is_multiple_of(threads) {
+                String::new()
+            } else {
+                format!("if ({point} < {len}) ")
+            };
             self.line(format!("{guard}{}[{point}] = {value};", tile.name));
         } else {
             self.line(format!("{} = {value};", Self::slot_of(&tile, &at)));

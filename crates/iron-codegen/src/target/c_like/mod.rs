@@ -12,7 +12,10 @@ mod scalar;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use iron_core::ir::{ActivationKind, Block, DimExpr, DimOp, Index, Kernel, Op, OpKind, ParamKind, Storage, Type, Value};
+use iron_core::ir::{
+    ActivationKind, Block, DimExpr, DimOp, Index, Kernel, Op, OpKind, ParamKind, Storage, Type,
+    Value,
+};
 use iron_core::visit::Uses;
 use iron_core::{DType, Diagnostic, Format, Span};
 
@@ -88,8 +91,10 @@ pub(crate) enum Pointee {
 
 pub(crate) fn pointee(kind: &ParamKind) -> Option<Pointee> {
     Some(match kind {
-        ParamKind::Tensor { dtype, .. } => Pointee::Plain(*dtype),
-        ParamKind::Activations { kind: ActivationKind::Plain(dtype), .. } => Pointee::Plain(*dtype),
+        ParamKind::Tensor { dtype, .. }
+        | ParamKind::Activations { kind: ActivationKind::Plain(dtype), .. } => {
+            Pointee::Plain(*dtype)
+        }
         ParamKind::Activations { kind: ActivationKind::Int8, .. } => Pointee::Plain(DType::I8),
         ParamKind::Quantized { format: Format::F32, .. } => Pointee::Plain(DType::F32),
         ParamKind::Quantized { format: Format::F16, .. } => Pointee::Plain(DType::F16),
@@ -186,7 +191,8 @@ impl<'k> Printer<'k> {
 
     fn tile(&self, value: Value, span: Span) -> Result<TileName> {
         let info = self.kernel.info(value);
-        let found = info.buffer.and_then(|buffer| self.tiles.get(&(buffer, format!("{:?}", info.ty))));
+        let found =
+            info.buffer.and_then(|buffer| self.tiles.get(&(buffer, format!("{:?}", info.ty))));
         match found {
             Some(tile) => Ok(tile.clone()),
             None => self.fail(span, format!("%{} was not scheduled", value.0)),
@@ -294,11 +300,15 @@ impl<'k> Printer<'k> {
             OpKind::Barrier => self.line("iron::barrier();"),
             OpKind::Map(map) => self.map(map, &op.results, span)?,
             OpKind::DotTile { a, b, acc, k } => self.dot(a, b, *acc, *k, span)?,
-            OpKind::DecodeRow { tensor, index } => self.decode_row(*tensor, index, op.results[0], span)?,
+            OpKind::DecodeRow { tensor, index } => {
+                self.decode_row(*tensor, index, op.results[0], span)?
+            }
             OpKind::For { lower, upper, step, carried, body } => {
                 self.for_loop(op, [*lower, *upper], *step, carried, body)?;
             }
-            OpKind::If { condition, then, otherwise } => self.branch(op, *condition, then, otherwise)?,
+            OpKind::If { condition, then, otherwise } => {
+                self.branch(op, *condition, then, otherwise)?
+            }
             OpKind::Load { tensor, index, .. } => {
                 let positions = self.positions(index, span)?;
                 let address = self.address(*tensor, &positions);
@@ -340,7 +350,14 @@ impl<'k> Printer<'k> {
         name
     }
 
-    fn for_loop(&mut self, op: &'k Op, [lower, upper]: [Value; 2], step: u32, carried: &[Value], body: &'k Block) -> Result<()> {
+    fn for_loop(
+        &mut self,
+        op: &'k Op,
+        [lower, upper]: [Value; 2],
+        step: u32,
+        carried: &[Value],
+        body: &'k Block,
+    ) -> Result<()> {
         let span = op.span;
         let mut variables = Vec::new();
         for (slot, start) in carried.iter().enumerate() {
@@ -353,10 +370,12 @@ impl<'k> Printer<'k> {
             }
         }
         self.names.enter();
-        let counter = self.names.fresh(self.kernel.info(body.args[0]).name.as_deref().unwrap_or("i"));
+        let counter =
+            self.names.fresh(self.kernel.info(body.args[0]).name.as_deref().unwrap_or("i"));
         self.scalars.insert(body.args[0], counter.clone());
         let (lower, upper) = (self.scalar(lower, span)?, self.scalar(upper, span)?);
-        let advance = if step == 1 { format!("++{counter}") } else { format!("{counter} += {step}") };
+        let advance =
+            if step == 1 { format!("++{counter}") } else { format!("{counter} += {step}") };
         self.line("IRON_KEEP");
         self.open(format!("for (int {counter} = {lower}; {counter} < {upper}; {advance}) {{"));
         self.block(body)?;
@@ -364,8 +383,12 @@ impl<'k> Printer<'k> {
         let mut next = Vec::new();
         for (slot, name) in &variables {
             let value = self.scalar(body.yields[*slot], span)?;
-            if variables.len() > 1 && value != *name && variables.iter().any(|(_, other)| *other == value) {
-                let ty = type_name(self.kernel.ty(body.yields[*slot]).dtype().unwrap_or(DType::F32));
+            if variables.len() > 1
+                && value != *name
+                && variables.iter().any(|(_, other)| *other == value)
+            {
+                let ty =
+                    type_name(self.kernel.ty(body.yields[*slot]).dtype().unwrap_or(DType::F32));
                 let copy = self.names.fresh("next");
                 self.line(format!("const {ty} {copy} = {value};"));
                 next.push(copy);
@@ -383,7 +406,13 @@ impl<'k> Printer<'k> {
         Ok(())
     }
 
-    fn branch(&mut self, op: &'k Op, condition: Value, then: &'k Block, otherwise: &'k Block) -> Result<()> {
+    fn branch(
+        &mut self,
+        op: &'k Op,
+        condition: Value,
+        then: &'k Block,
+        otherwise: &'k Block,
+    ) -> Result<()> {
         let span = op.span;
         let mut variables = Vec::new();
         for (slot, result) in op.results.iter().enumerate() {
@@ -434,7 +463,8 @@ impl<'k> Printer<'k> {
         let shared_memory = launch.shared_bytes > 0;
         match self.dialect {
             Dialect::Cuda => {
-                let parameters: Vec<String> = abi::cuda(kernel).iter().map(|slot| self.cuda_parameter(*slot)).collect();
+                let parameters: Vec<String> =
+                    abi::cuda(kernel).iter().map(|slot| self.cuda_parameter(*slot)).collect();
                 let _ = write!(
                     text,
                     "extern \"C\" __global__ void __launch_bounds__({}) {}(\n    {}) {{\n",
@@ -443,7 +473,9 @@ impl<'k> Printer<'k> {
                     parameters.join(",\n    ")
                 );
                 if shared_memory {
-                    prologue.push_str("    extern __shared__ __align__(16) unsigned char iron_shared[];\n");
+                    prologue.push_str(
+                        "    extern __shared__ __align__(16) unsigned char iron_shared[];\n",
+                    );
                 }
                 if word(body, "tid") {
                     prologue.push_str("    const int tid = int(threadIdx.x);\n");
@@ -461,13 +493,22 @@ impl<'k> Printer<'k> {
                     .enumerate()
                     .map(|(i, slot)| format!("{} [[buffer({i})]]", self.pointer(*slot)))
                     .collect();
-                parameters.push(format!("constant {}_args& args [[buffer({})]]", kernel.name, buffers.len()));
+                parameters.push(format!(
+                    "constant {}_args& args [[buffer({})]]",
+                    kernel.name,
+                    buffers.len()
+                ));
                 if shared_memory {
                     parameters.push("threadgroup uchar* iron_shared [[threadgroup(0)]]".to_owned());
                 }
                 parameters.push("uint3 program [[threadgroup_position_in_grid]]".to_owned());
                 parameters.push("uint thread_index [[thread_index_in_threadgroup]]".to_owned());
-                let _ = write!(text, "kernel void {}(\n    {}) {{\n", kernel.name, parameters.join(",\n    "));
+                let _ = write!(
+                    text,
+                    "kernel void {}(\n    {}) {{\n",
+                    kernel.name,
+                    parameters.join(",\n    ")
+                );
                 if word(body, "tid") {
                     prologue.push_str("    const int tid = int(thread_index);\n");
                 }
@@ -512,13 +553,20 @@ impl<'k> Printer<'k> {
             let _ = match tile.storage {
                 Storage::Shared => {
                     let offset = self.layout.buffers.get(buffer).copied().unwrap_or(0);
-                    writeln!(text, "    {shared}{ty}* const {name} = ({shared}{ty}*)(iron_shared + {offset});  // [{extents}]")
+                    writeln!(
+                        text,
+                        "    {shared}{ty}* const {name} = ({shared}{ty}*)(iron_shared + {offset});  // [{extents}]"
+                    )
                 }
                 Storage::Fragment if dtype == DType::F32 => {
                     writeln!(text, "    {} {name};", map::fragment(shape, threads))
                 }
                 Storage::Fragment => {
-                    writeln!(text, "    {ty} {name}[{}::COUNT];  // [{extents}]", map::fragment(shape, threads))
+                    writeln!(
+                        text,
+                        "    {ty} {name}[{}::COUNT];  // [{extents}]",
+                        map::fragment(shape, threads)
+                    )
                 }
                 _ => {
                     let slots = shape.iter().product::<u32>().div_ceil(threads);
@@ -543,8 +591,12 @@ impl<'k> Printer<'k> {
     fn cuda_parameter(&self, slot: Slot) -> String {
         match slot {
             Slot::Pointer { .. } => self.pointer(slot),
-            Slot::Scalar { param } => format!("const {} {}", self.scalar_type(param), self.names.slot(slot)),
-            Slot::Stride { .. } | Slot::Dim { .. } => format!("const iron::i64 {}", self.names.slot(slot)),
+            Slot::Scalar { param } => {
+                format!("const {} {}", self.scalar_type(param), self.names.slot(slot))
+            }
+            Slot::Stride { .. } | Slot::Dim { .. } => {
+                format!("const iron::i64 {}", self.names.slot(slot))
+            }
         }
     }
 
@@ -586,7 +638,6 @@ impl<'k> Printer<'k> {
 /// Whether `name` occurs in `text` as a whole identifier.
 fn word(text: &str, name: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.match_indices(name).any(|(at, _)| {
-        !text[..at].ends_with(part) && !text[at + name.len()..].starts_with(part)
-    })
+    text.match_indices(name)
+        .any(|(at, _)| !text[..at].ends_with(part) && !text[at + name.len()..].starts_with(part))
 }

@@ -15,7 +15,9 @@ fn is_name(text: &str) -> bool {
 pub(super) fn literal(constant: Const) -> String {
     match constant {
         Const::F32(x) if x.is_nan() => "iron::nan()".to_owned(),
-        Const::F32(x) if x.is_infinite() => if x > 0.0 { "iron::infinity()" } else { "-iron::infinity()" }.to_owned(),
+        Const::F32(x) if x.is_infinite() => {
+            if x > 0.0 { "iron::infinity()" } else { "-iron::infinity()" }.to_owned()
+        }
         Const::F32(x) => format!("{x:?}f"),
         Const::I32(i32::MIN) => "(-2147483647 - 1)".to_owned(),
         Const::I32(x) => x.to_string(),
@@ -73,8 +75,13 @@ impl Printer<'_> {
         if pure && self.uses.of(result) == 1 && self.kernel.info(result).name.is_none() {
             let expression = self.expression(kind, result, span)?;
             if expression.len() <= MAX_INLINE {
-                let call = matches!(kind, OpKind::Cast(_) | OpKind::Bitcast(_) | OpKind::Fma(..)) && expression.ends_with(')');
-                let text = if call || is_name(&expression) { expression } else { format!("({expression})") };
+                let call = matches!(kind, OpKind::Cast(_) | OpKind::Bitcast(_) | OpKind::Fma(..))
+                    && expression.ends_with(')');
+                let text = if call || is_name(&expression) {
+                    expression
+                } else {
+                    format!("({expression})")
+                };
                 self.scalars.insert(result, text);
                 return Ok(());
             }
@@ -83,7 +90,8 @@ impl Printer<'_> {
     }
 
     fn expression(&mut self, kind: &OpKind, result: Value, span: Span) -> Result<String> {
-        let dtype = |printer: &Self, value: Value| printer.kernel.ty(value).dtype().unwrap_or(DType::F32);
+        let dtype =
+            |printer: &Self, value: Value| printer.kernel.ty(value).dtype().unwrap_or(DType::F32);
         Ok(match kind {
             OpKind::ProgramId(axis) => {
                 let axis = ["x", "y", "z"][usize::from(*axis)];
@@ -92,13 +100,20 @@ impl Printer<'_> {
                     super::Dialect::Metal => format!("iron::i32(program.{axis})"),
                 }
             }
-            OpKind::Unary(op, value) => unary(*op, &self.scalar(*value, span)?, dtype(self, *value)),
+            OpKind::Unary(op, value) => {
+                unary(*op, &self.scalar(*value, span)?, dtype(self, *value))
+            }
             OpKind::Binary(op, a, b) => {
                 binary(*op, &self.scalar(*a, span)?, &self.scalar(*b, span)?, dtype(self, *a))
             }
             OpKind::Fma(a, b, c) => {
-                let (a, b, c) = (self.scalar(*a, span)?, self.scalar(*b, span)?, self.scalar(*c, span)?);
-                if dtype(self, result).is_float() { format!("iron::fma({a}, {b}, {c})") } else { format!("{a} * {b} + {c}") }
+                let (a, b, c) =
+                    (self.scalar(*a, span)?, self.scalar(*b, span)?, self.scalar(*c, span)?);
+                if dtype(self, result).is_float() {
+                    format!("iron::fma({a}, {b}, {c})")
+                } else {
+                    format!("{a} * {b} + {c}")
+                }
             }
             OpKind::Compare(op, a, b) => {
                 let op = match op {
@@ -112,20 +127,37 @@ impl Printer<'_> {
                 format!("{} {op} {}", self.scalar(*a, span)?, self.scalar(*b, span)?)
             }
             OpKind::Select(condition, a, b) => {
-                format!("{} ? {} : {}", self.scalar(*condition, span)?, self.scalar(*a, span)?, self.scalar(*b, span)?)
+                format!(
+                    "{} ? {} : {}",
+                    self.scalar(*condition, span)?,
+                    self.scalar(*a, span)?,
+                    self.scalar(*b, span)?
+                )
             }
-            OpKind::Cast(value) => cast(&self.scalar(*value, span)?, dtype(self, *value), dtype(self, result)),
+            OpKind::Cast(value) => {
+                cast(&self.scalar(*value, span)?, dtype(self, *value), dtype(self, result))
+            }
             OpKind::Bitcast(value) => {
                 let (from, to) = (dtype(self, *value), dtype(self, result));
                 let value = self.scalar(*value, span)?;
-                if from == to { value } else { format!("iron::bitcast<{}>({value})", type_name(to)) }
+                if from == to {
+                    value
+                } else {
+                    format!("iron::bitcast<{}>({value})", type_name(to))
+                }
             }
             OpKind::ElementLoad { tensor, index, guards, fill } => {
-                let positions = index.iter().map(|value| self.scalar(*value, span)).collect::<Result<Vec<_>>>()?;
+                let positions = index
+                    .iter()
+                    .map(|value| self.scalar(*value, span))
+                    .collect::<Result<Vec<_>>>()?;
                 let address = self.address(*tensor, &positions);
                 match self.guards(guards, span)? {
                     None => format!("iron::load({address})"),
-                    Some(condition) => format!("{condition} ? iron::load({address}) : {}", self.scalar(*fill, span)?),
+                    Some(condition) => format!(
+                        "{condition} ? iron::load({address}) : {}",
+                        self.scalar(*fill, span)?
+                    ),
                 }
             }
             other => return self.fail(span, format!("{other:?} is no scalar operation")),
@@ -133,7 +165,11 @@ impl Printer<'_> {
     }
 
     /// The condition under which an access happens.
-    pub(super) fn guards(&self, guards: &[iron_core::ir::Guard], span: Span) -> Result<Option<String>> {
+    pub(super) fn guards(
+        &self,
+        guards: &[iron_core::ir::Guard],
+        span: Span,
+    ) -> Result<Option<String>> {
         let mut conditions = Vec::new();
         for guard in guards {
             let (index, bound) = (self.scalar(guard.index, span)?, self.scalar(guard.bound, span)?);

@@ -143,7 +143,11 @@ impl Barriers<'_> {
         let info = self.kernel.info(value);
         if let (Some(Storage::Shared), Some(buffer)) = (info.storage, info.buffer) {
             let size = info.ty.dtype().map_or(4, DType::size);
-            to.push(Touch { object: Object::Buffer(buffer), write, domain: domain.map(|domain| (domain, size)) });
+            to.push(Touch {
+                object: Object::Buffer(buffer),
+                write,
+                domain: domain.map(|domain| (domain, size)),
+            });
         }
     }
 
@@ -167,7 +171,9 @@ impl Barriers<'_> {
                 }
                 for (output, result) in map.outputs.iter().zip(&op.results) {
                     match output {
-                        MapOutput::Element => self.shared(*result, true, Some(here.clone()), &mut before),
+                        MapOutput::Element => {
+                            self.shared(*result, true, Some(here.clone()), &mut before)
+                        }
                         MapOutput::Reduce { .. } => self.shared(*result, true, None, &mut after),
                     }
                 }
@@ -186,7 +192,9 @@ impl Barriers<'_> {
                 let here = Domain::Blocked(self.kernel.ty(op.results[0]).shape().to_vec());
                 self.shared(op.results[0], true, Some(here), &mut before);
             }
-            OpKind::Load { index, .. } | OpKind::Store { index, .. } => self.gathers(index, &mut before),
+            OpKind::Load { index, .. } | OpKind::Store { index, .. } => {
+                self.gathers(index, &mut before)
+            }
             _ => {}
         }
         if !scratch {

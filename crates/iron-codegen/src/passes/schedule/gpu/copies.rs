@@ -5,9 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use iron_core::ir::{Block, Kernel, Map, MapInput, MapOutput, MapSchedule, Op, OpKind, Type, Value};
-use iron_core::visit::Uses;
 use iron_core::Span;
+use iron_core::ir::{
+    Block, Kernel, Map, MapInput, MapOutput, MapSchedule, Op, OpKind, Type, Value,
+};
+use iron_core::visit::Uses;
 
 use super::is_identity;
 
@@ -35,8 +37,10 @@ impl Copies<'_> {
         let scalar = Type::Scalar(ty.dtype().expect("tiles on a GPU are plain"));
         let space = ty.shape().to_vec();
         let axes: Vec<u32> = (0..space.len() as u32).collect();
-        let mut args: Vec<Value> =
-            axes.iter().map(|_| self.kernel.new_value(Type::Scalar(iron_core::DType::I32), span)).collect();
+        let mut args: Vec<Value> = axes
+            .iter()
+            .map(|_| self.kernel.new_value(Type::Scalar(iron_core::DType::I32), span))
+            .collect();
         let element = self.kernel.new_value(scalar, span);
         args.push(element);
         let result = self.kernel.new_value_like(value);
@@ -134,7 +138,8 @@ impl Copies<'_> {
             Some(at) if at == definition => {
                 let OpKind::Map(map) = &body.ops[at].kind else { return false };
                 let element = body.ops[at].results.iter().zip(&map.outputs);
-                let is_element = element.into_iter().any(|(r, o)| *r == root && *o == MapOutput::Element);
+                let is_element =
+                    element.into_iter().any(|(r, o)| *r == root && *o == MapOutput::Element);
                 is_element
                     && self.kernel.ty(arg) == self.kernel.ty(root)
                     && map.inputs.iter().all(|i| i.value != arg || is_identity(self.kernel, map, i))
@@ -147,7 +152,10 @@ impl Copies<'_> {
     fn hand_on(&mut self, branch: &mut Block, span: Span) {
         for slot in 0..branch.yields.len() {
             let value = branch.yields[slot];
-            if self.is_tile(value) && (self.uses.of(value) != 1 || !matches!(origin(branch, value), Some((_, Some(_))))) {
+            if self.is_tile(value)
+                && (self.uses.of(value) != 1
+                    || !matches!(origin(branch, value), Some((_, Some(_)))))
+            {
                 branch.yields[slot] = self.copy(value, span, &mut branch.ops);
             }
         }

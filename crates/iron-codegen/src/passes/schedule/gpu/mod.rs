@@ -16,7 +16,9 @@ mod placement;
 
 use std::collections::BTreeMap;
 
-use iron_core::ir::{ActivationKind, DotOperand, Kernel, Map, MapOutput, Op, OpKind, ParamKind, Storage, Value};
+use iron_core::ir::{
+    ActivationKind, DotOperand, Kernel, Map, MapOutput, Op, OpKind, ParamKind, Storage, Value,
+};
 use iron_core::{DType, Diagnostic, Format, Span};
 
 /// What a GPU target offers.
@@ -55,9 +57,12 @@ pub fn schedule(kernel: &mut Kernel, machine: Machine) -> Result<(), Diagnostic>
     let layout = SharedLayout::of(kernel, machine);
     kernel.launch.shared_bytes = layout.total;
     if layout.total > machine.max_shared {
-        let message =
-            format!("this schedule needs {} bytes of shared memory, the target has {}", layout.total, machine.max_shared);
-        let diagnostic = Diagnostic::new(Span::NONE, message).help("use smaller tiles or fewer stages");
+        let message = format!(
+            "this schedule needs {} bytes of shared memory, the target has {}",
+            layout.total, machine.max_shared
+        );
+        let diagnostic =
+            Diagnostic::new(Span::NONE, message).help("use smaller tiles or fewer stages");
         return Err(Diagnostic { kernel: kernel.name.clone(), ..diagnostic });
     }
     Ok(())
@@ -69,12 +74,16 @@ fn check(kernel: &Kernel) -> Result<(), Diagnostic> {
     };
     let threads = kernel.launch.threads;
     if !threads.is_multiple_of(32) || threads > 1024 {
-        let message = format!("a block has {threads} threads, expected a multiple of 32 up to 1024");
+        let message =
+            format!("a block has {threads} threads, expected a multiple of 32 up to 1024");
         return fail(Span::NONE, message, "change the schedule");
     }
     for param in &kernel.params {
         if matches!(param.kind, ParamKind::Activations { kind: ActivationKind::Int8, .. }) {
-            let message = format!("`{}` holds int8 activations, which GPU targets do not take yet", param.name);
+            let message = format!(
+                "`{}` holds int8 activations, which GPU targets do not take yet",
+                param.name
+            );
             return fail(param.span, message, "use f16, bf16 or f32 activations for this target");
         }
     }
@@ -85,14 +94,19 @@ fn check(kernel: &Kernel) -> Result<(), Diagnostic> {
         }
     });
     match found {
-        Some(span) => fail(span, "GPU targets do not quantise activations yet".into(), "store floats for this target"),
+        Some(span) => fail(
+            span,
+            "GPU targets do not quantise activations yet".into(),
+            "store floats for this target",
+        ),
         None => Ok(()),
     }
 }
 
 /// Whether a map reads `input` only at the point it stands at.
 pub(crate) fn is_identity(kernel: &Kernel, map: &Map, input: &iron_core::ir::MapInput) -> bool {
-    input.axes.iter().copied().eq(0..map.space.len() as u32) && kernel.ty(input.value).shape() == map.space
+    input.axes.iter().copied().eq(0..map.space.len() as u32)
+        && kernel.ty(input.value).shape() == map.space
 }
 
 /// How the points of a map are spread over threads.
@@ -123,9 +137,8 @@ pub(crate) fn operand_dtype(kernel: &Kernel, a: &DotOperand, b: &DotOperand) -> 
     let wanted = |operand: &DotOperand| match operand {
         DotOperand::Tile(_) => None,
         DotOperand::Memory(tile) => match &kernel.params[tile.tensor as usize].kind {
-            ParamKind::Tensor { dtype, .. } | ParamKind::Activations { kind: ActivationKind::Plain(dtype), .. } => {
-                Some(*dtype)
-            }
+            ParamKind::Tensor { dtype, .. }
+            | ParamKind::Activations { kind: ActivationKind::Plain(dtype), .. } => Some(*dtype),
             ParamKind::Quantized { format, .. } => match format {
                 Format::F32 => Some(DType::F32),
                 Format::F16 => Some(DType::F16),
@@ -156,7 +169,13 @@ pub(crate) struct Stage {
 }
 
 /// The staged operands of a dot and the scratch bytes they take.
-pub(crate) fn stages(machine: Machine, dtype: DType, m: u32, n: u32, k: u32) -> (Stage, Stage, u32) {
+pub(crate) fn stages(
+    machine: Machine,
+    dtype: DType,
+    m: u32,
+    n: u32,
+    k: u32,
+) -> (Stage, Stage, u32) {
     let size = dtype.size() as u32;
     let cols = k.next_multiple_of(machine.step_k);
     let pitch = cols + 16 / size;

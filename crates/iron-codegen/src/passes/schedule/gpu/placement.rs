@@ -95,7 +95,9 @@ fn storage(kernel: &Kernel, groups: &Groups) -> BTreeMap<u32, Storage> {
                 for (output, result) in map.outputs.iter().zip(&op.results) {
                     match output {
                         MapOutput::Element => own.push(groups.find(*result)),
-                        MapOutput::Reduce { .. } if !kernel.ty(*result).is_scalar() => share(*result),
+                        MapOutput::Reduce { .. } if !kernel.ty(*result).is_scalar() => {
+                            share(*result)
+                        }
                         MapOutput::Reduce { .. } => {}
                     }
                 }
@@ -109,7 +111,9 @@ fn storage(kernel: &Kernel, groups: &Groups) -> BTreeMap<u32, Storage> {
                     }
                 }
             }
-            OpKind::DecodeRow { index, .. } | OpKind::Load { index, .. } => gathers([index].into_iter(), &mut share),
+            OpKind::DecodeRow { index, .. } | OpKind::Load { index, .. } => {
+                gathers([index].into_iter(), &mut share)
+            }
             _ => {}
         }
         for value in op.results.iter().chain(op.kind.blocks().flat_map(|block| &block.args)) {
@@ -150,7 +154,11 @@ fn storage(kernel: &Kernel, groups: &Groups) -> BTreeMap<u32, Storage> {
 }
 
 /// Registers: a buffer per group. Shared memory: groups whose lives do not overlap take the same buffer.
-fn buffers(kernel: &Kernel, groups: &Groups, storage: &BTreeMap<u32, Storage>) -> BTreeMap<u32, u32> {
+fn buffers(
+    kernel: &Kernel,
+    groups: &Groups,
+    storage: &BTreeMap<u32, Storage>,
+) -> BTreeMap<u32, u32> {
     let lives = Lives::of(kernel, groups);
     let mut buffers = BTreeMap::new();
     let mut next = 0;
@@ -160,15 +168,20 @@ fn buffers(kernel: &Kernel, groups: &Groups, storage: &BTreeMap<u32, Storage>) -
             next += 1;
         }
     }
-    let mut order: Vec<u32> = storage.keys().copied().filter(|group| storage[group] == Storage::Shared).collect();
+    let mut order: Vec<u32> =
+        storage.keys().copied().filter(|group| storage[group] == Storage::Shared).collect();
     order.sort_by_key(|group| lives.0.get(group).copied());
     // (buffer, bytes, last use)
     let mut taken: Vec<(u32, u32, u32)> = Vec::new();
     for group in order {
         let info = kernel.info(Value(group));
-        let bytes = info.ty.shape().iter().product::<u32>() * info.ty.dtype().map_or(4, DType::size) as u32;
+        let bytes =
+            info.ty.shape().iter().product::<u32>() * info.ty.dtype().map_or(4, DType::size) as u32;
         let (start, end) = lives.0.get(&group).copied().unwrap_or((0, u32::MAX));
-        let free = taken.iter_mut().filter(|(_, size, last)| *last < start && *size >= bytes).min_by_key(|(_, size, _)| *size);
+        let free = taken
+            .iter_mut()
+            .filter(|(_, size, last)| *last < start && *size >= bytes)
+            .min_by_key(|(_, size, _)| *size);
         let buffer = if let Some((buffer, _, last)) = free {
             *last = end;
             *buffer
@@ -188,7 +201,8 @@ struct Lives(BTreeMap<u32, (u32, u32)>);
 
 impl Lives {
     fn of(kernel: &Kernel, groups: &Groups) -> Self {
-        let mut walk = Walk { groups, position: 0, defined: BTreeMap::new(), lives: BTreeMap::new() };
+        let mut walk =
+            Walk { groups, position: 0, defined: BTreeMap::new(), lives: BTreeMap::new() };
         walk.block(&kernel.body, &mut Vec::new());
         Self(walk.lives)
     }
