@@ -14,6 +14,7 @@ use iron_codegen::target::abi::{self, Slot};
 use iron_codegen::target::cuda::TILE_LIBRARY;
 use iron_conformance::Target;
 use iron_core::ir::{ActivationKind, DimExpr, DimOp, Kernel};
+use iron_core::syntax::Bound;
 use iron_core::{DType, Format};
 
 /// A Python expression.
@@ -72,6 +73,28 @@ fn main() -> std::io::Result<()> {
         fs::write(out.join(format!("{name}.cu")), text)
     };
     let plain = |dtype| Binding::Activation(ActivationKind::Plain(dtype));
+    // Every kernel of the library once, to be compiled only.
+    for function in iron_std::functions() {
+        if function.grid.is_empty() || function.name == "quantize" {
+            continue;
+        }
+        let bindings: Vec<Binding> = function
+            .generics
+            .iter()
+            .map(|generic| match generic.bound {
+                Bound::Float => Binding::DType(DType::BF16),
+                Bound::Int => Binding::DType(DType::I32),
+                Bound::Format => Binding::Format(Format::Q6K),
+                Bound::Activation => plain(DType::BF16),
+            })
+            .collect();
+        let mut constants = vec![("BLOCK", 256), ("BM", 16), ("BN", 64), ("BK", 64)];
+        constants.extend(
+            function.variants.iter().map(|variant| (variant.name, i64::from(variant.values[0]))),
+        );
+        let (kernel, text) = support::lower(Target::Cuda, function, &bindings, &constants, 128);
+        emit(format!("library_{}", function.name), &kernel, &text, &[("kind", "library".into())])?;
+    }
     for dtype in [DType::F32, DType::BF16] {
         let function = &iron_std::mlx::rms_norm::RMS_NORM;
         let (kernel, text) =

@@ -1,12 +1,13 @@
 //! Compiles a text to a shared object and runs it.
 #![expect(unsafe_code, reason = "loads and calls compiled kernels")]
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::{env, fs};
 
 use libloading::{Library, Symbol};
@@ -40,8 +41,15 @@ pub struct Emulated {
     image: Vec<Range<usize>>,
     /// Memory accesses after which a block hangs.
     budget: u64,
-    /// The text uses globals for its block, so one grid runs at a time.
-    running: Mutex<()>,
+    /// The text uses globals for its block, and loading an object twice gives the same globals: one grid runs at a time.
+    running: Arc<Mutex<()>>,
+}
+
+/// The lock of everything compiled from one text.
+fn lock_of(folder: &Path) -> Arc<Mutex<()>> {
+    static LOCKS: Mutex<BTreeMap<PathBuf, Arc<Mutex<()>>>> = Mutex::new(BTreeMap::new());
+    let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    locks.entry(folder.to_owned()).or_default().clone()
 }
 
 /// The path of the compiler, or why there is none.
@@ -91,7 +99,7 @@ impl Emulated {
             library,
             image,
             budget: BUDGET,
-            running: Mutex::new(()),
+            running: lock_of(&folder),
         })
     }
 
@@ -132,7 +140,7 @@ impl Emulated {
                 found: args.len(),
             });
         }
-        let _one_at_a_time = self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one_at_a_time = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let mut memory = Memory::new(self.image.clone());
         // Buffers move to copies with untouchable surroundings; 16-byte alignment as on a GPU.
         let mut copies: Vec<Vec<u128>> = Vec::new();

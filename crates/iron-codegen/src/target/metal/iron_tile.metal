@@ -11,6 +11,7 @@
 #include <metal_stdlib>
 #include <metal_simdgroup_matrix>
 #pragma METAL fp contract(off)
+using namespace metal;
 
 #define IRON_DEVICE inline
 #define IRON_CONST static constant constexpr const
@@ -28,8 +29,8 @@ typedef long i64;
 typedef half f16;
 typedef bfloat bf16;
 
-IRON_DEVICE float bits_to_f32(u32 x) { return metal::as_type<float>(x); }
-IRON_DEVICE u32 f32_to_bits(float x) { return metal::as_type<u32>(x); }
+IRON_DEVICE float bits_to_f32(u32 x) { return as_type<float>(x); }
+IRON_DEVICE u32 f32_to_bits(float x) { return as_type<u32>(x); }
 /// Every thread of the block arrives before any goes on; shared and global writes become visible to the block.
 IRON_DEVICE void barrier() { metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup | metal::mem_flags::mem_device); }
 
@@ -116,9 +117,9 @@ IRON_DEVICE i32 abs(i32 x) { return x < 0 ? -x : x; }
 IRON_DEVICE float exp(float x) { return metal::precise::exp(x); }
 IRON_DEVICE float ln(float x) { return metal::precise::log(x); }
 IRON_DEVICE float sqrt(float x) { return metal::precise::sqrt(x); }
-IRON_DEVICE float rsqrt(float x) { return metal::precise::divide(1.0f, metal::precise::sqrt(x)); }
+IRON_DEVICE float rsqrt(float x) { return 1.0f / metal::precise::sqrt(x); }
 IRON_DEVICE float tanh(float x) { return metal::precise::tanh(x); }
-IRON_DEVICE float sigmoid(float x) { return metal::precise::divide(1.0f, 1.0f + metal::precise::exp(-x)); }
+IRON_DEVICE float sigmoid(float x) { return 1.0f / (1.0f + metal::precise::exp(-x)); }
 /// Error function after N. Juffa's polynomials; the tests measure its error.
 IRON_DEVICE float erf(float a) {
     const float t = metal::fabs(a), s = a * a;
@@ -144,11 +145,11 @@ IRON_DEVICE float sin(float x) { return metal::precise::sin(x); }
 IRON_DEVICE float cos(float x) { return metal::precise::cos(x); }
 IRON_DEVICE float floor(float x) { return metal::floor(x); }
 IRON_DEVICE float round(float x) { return metal::rint(x); }
-IRON_DEVICE float min(float a, float b) { return metal::precise::fmin(a, b); }
+IRON_DEVICE float min(float a, float b) { return metal::fmin(a, b); }
 IRON_DEVICE i32 min(i32 a, i32 b) { return a < b ? a : b; }
 IRON_DEVICE u32 min(u32 a, u32 b) { return a < b ? a : b; }
 IRON_DEVICE i64 min(i64 a, i64 b) { return a < b ? a : b; }
-IRON_DEVICE float max(float a, float b) { return metal::precise::fmax(a, b); }
+IRON_DEVICE float max(float a, float b) { return metal::fmax(a, b); }
 IRON_DEVICE i32 max(i32 a, i32 b) { return a > b ? a : b; }
 IRON_DEVICE u32 max(u32 a, u32 b) { return a > b ? a : b; }
 IRON_DEVICE i64 max(i64 a, i64 b) { return a > b ? a : b; }
@@ -237,7 +238,7 @@ IRON_DEVICE void reduce_axis(threadgroup const T* tile, threadgroup T* out, int 
 
 // ---- quantised weights: GGUF blocks, decoded where they lie ----------------------------------------------------------
 
-IRON_DEVICE float half_at(device const u8* p) { return float(metal::as_type<half>(u16(p[0] | (p[1] << 8)))); }
+IRON_DEVICE float half_at(device const u8* p) { return float(as_type<half>(u16(p[0] | (p[1] << 8)))); }
 
 /// 32 signed bytes under one scale.
 struct Q8_0 {
