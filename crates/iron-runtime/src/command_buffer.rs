@@ -156,7 +156,7 @@ pub(crate) fn run_profiled(device: &Device, commands: &Commands) -> Result<Vec<D
     let mut timings = Vec::with_capacity(commands.dispatches.len());
     for (index, dispatch) in commands.dispatches.iter().enumerate() {
         let start = std::time::Instant::now();
-        device.backend().run(commands, &[Phase::single(index, dispatch.split.units)])?;
+        device.backend().run(commands, &[Phase::single(index, dispatch.split.units, 0)])?;
         timings.push(DispatchTiming {
             kernel: dispatch.kernel.name,
             schedule: dispatch.schedule.name,

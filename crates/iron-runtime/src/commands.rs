@@ -8,6 +8,9 @@ use crate::{Buffer, KernelDescriptor, ScheduleDescriptor};
 /// The most units a dispatch is divided into; larger grids hand out several programs at once.
 pub(crate) const MAX_UNITS: u32 = (1 << 20) - 1;
 
+/// The most dispatches of one phase, so that its units fit 32 bits; a longer group gets a barrier.
+const MAX_GROUP: u32 = 1 << 12;
+
 /// A list of dispatches with their argument words and the buffers that these point into.
 #[derive(Default)]
 pub(crate) struct Commands {
@@ -70,10 +73,10 @@ impl Split {
         units.start * self.unit..self.programs.min(units.end.saturating_mul(self.unit))
     }
 
-    /// The fewest units worth handing out alone: a sixteenth of a worker's share.
+    /// The fewest units worth handing out alone: an eighth of a worker's share.
     #[inline]
     pub(crate) fn least_claim(&self) -> u32 {
-        (self.per_worker / 16).max(1)
+        (self.per_worker / 8).max(1)
     }
 }
 
@@ -98,8 +101,8 @@ pub(crate) struct Phase {
     /// Whether the dispatches have one program each and run one after another on one thread: a chain of small steps
     /// needs no barrier inside.
     pub(crate) serial: bool,
-    /// Units of all dispatches together (1 when serial).
-    pub(crate) units: u64,
+    /// Units of this phase and all before it; a serial phase has one.
+    pub(crate) end: u64,
 }
 
 impl Phase {
@@ -109,9 +112,9 @@ impl Phase {
         if self.serial { 1 } else { self.count as usize }
     }
 
-    /// A phase for one dispatch.
-    pub(crate) fn single(index: usize, units: u32) -> Self {
-        Self { first: index as u32, count: 1, serial: units == 1, units: u64::from(units) }
+    /// A phase for one dispatch, after phases with `before` units.
+    pub(crate) fn single(index: usize, units: u32, before: u64) -> Self {
+        Self { first: index as u32, count: 1, serial: units == 1, end: before + u64::from(units) }
     }
 }
 
@@ -121,15 +124,16 @@ impl Commands {
         let units = dispatch.split.units;
         let index = self.dispatches.len();
         self.dispatches.push(dispatch);
+        let before = self.phases.last().map_or(0, |phase| phase.end);
         match (placement, self.phases.last_mut()) {
-            (Placement::Join, Some(phase)) => {
+            (Placement::Join, Some(phase)) if phase.count < MAX_GROUP => {
                 phase.count += 1;
-                phase.units += u64::from(units);
+                phase.end += u64::from(units);
             }
             (Placement::Barrier, Some(phase)) if phase.serial && units == 1 => phase.count += 1,
-            (Placement::Barrier, _) => self.phases.push(Phase::single(index, units)),
+            (Placement::Barrier, _) => self.phases.push(Phase::single(index, units, before)),
             (Placement::Open | Placement::Join, _) => {
-                self.phases.push(Phase { serial: false, ..Phase::single(index, units) });
+                self.phases.push(Phase { serial: false, ..Phase::single(index, units, before) });
             }
         }
     }
@@ -162,5 +166,33 @@ impl<'a> InUse<'a> {
 impl Drop for InUse<'_> {
     fn drop(&mut self) {
         self.0.iter().for_each(Buffer::end_run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_UNITS, Split};
+
+    #[test]
+    fn the_shares_of_all_workers_are_the_whole_dispatch() {
+        for workers in [1, 2, 3, 7, 64] {
+            for programs in
+                [1, 2, 5, 63, 100, 1001, MAX_UNITS, MAX_UNITS + 1, 123_456_789, u32::MAX]
+            {
+                for first in [0, workers / 2, workers - 1] {
+                    let split = Split::new(programs, workers, first);
+                    let mut next = 0;
+                    for position in 0..workers {
+                        let units = split.units_of((first + position) % workers, workers);
+                        assert_eq!(units.start, next, "{split:?}");
+                        next = units.end;
+                    }
+                    assert_eq!(next, split.units, "{split:?}");
+                    assert!(next <= MAX_UNITS);
+                    assert_eq!(split.programs_of(0..next), 0..programs);
+                    assert!(!split.programs_of(next - 1..next).is_empty());
+                }
+            }
+        }
     }
 }

@@ -5,6 +5,10 @@ use std::fmt;
 use crate::{CpuEntries, DType, Format};
 
 /// A kernel with all its compiled instances.
+///
+/// **Invariant**: whoever writes a descriptor promises that its compiled functions, given argument words that match the
+/// parameters, touch only the memory of these parameters, and that no two programs of a grid write what another uses.
+/// Safe code runs them on the strength of that, so descriptors are written by the kernel compiler only.
 #[derive(Debug)]
 pub struct KernelDescriptor {
     /// Name in source, manifests and errors.

@@ -10,7 +10,7 @@ use crate::RuntimeError;
 pub enum IsaLevel {
     /// Whatever the compiler's base target has.
     Portable,
-    /// x86-64 with AVX2, FMA, F16C, BMI1 and BMI2 (Haswell, Zen and later).
+    /// x86-64 with AVX2, FMA and F16C (Haswell, Zen and later).
     Avx2,
     /// The above and AVX-512 F, BW, DQ, VL and VNNI (Ice Lake, Zen 4 and later).
     Avx512,
@@ -22,26 +22,31 @@ impl IsaLevel {
 
     /// The best level that this processor and its operating system support.
     pub fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let avx2 = is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c")
-                && is_x86_feature_detected!("bmi1")
-                && is_x86_feature_detected!("bmi2");
-            let avx512 = is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512vnni");
-            match (avx2, avx512) {
-                (true, true) => Self::Avx512,
-                (true, false) => Self::Avx2,
-                _ => Self::Portable,
+        Self::ALL.into_iter().find(|level| level.is_available()).unwrap_or(Self::Portable)
+    }
+
+    /// Whether this processor can run kernels of this level.
+    pub fn is_available(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                Self::Avx2.is_available()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512vnni")
             }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx512 | Self::Avx2 => false,
+            Self::Portable => true,
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        Self::Portable
     }
 
     /// The spelling used on the command line and in reports.

@@ -18,7 +18,7 @@ mod descriptor;
 mod device;
 mod error;
 mod isa_level;
-mod launch;
+pub mod launch;
 mod memory;
 mod pipeline;
 mod pod;

@@ -3,10 +3,10 @@
 use super::dense::DenseWeight;
 use super::isa::Isa;
 
-/// `acc[i, j] += Σ a[i, p] * b[p, j]` for `i < m_valid <= M`, `j < N`, `p < k_valid`, by fma in ascending `p`.
+/// `acc[i, j] += Σ a[i, p] * b[p, j]` for `i < m_valid <= M`, `j < n_valid <= N`, `p < k_valid`, by fma in ascending `p`.
 ///
-/// `acc` is `[M, N]` and `a` is `[M, k_valid]`, both f32; `b` is `[k_valid, N]` in storage type `T`; each has its own
-/// row stride in elements. `N` is a multiple of 16. A row's result does not depend on the other rows.
+/// `acc` is `[M, N]` and `a` is `[M, k_valid]`, both f32; `b` is `[k_valid, n_valid]` in storage type `T`; each has its
+/// own row stride in elements. `N` is a multiple of 16. A row's result does not depend on the other rows.
 #[inline(always)]
 pub unsafe fn dot_nn<I: Isa, T: DenseWeight, const M: usize, const N: usize>(
     acc: *mut f32,
@@ -17,21 +17,23 @@ pub unsafe fn dot_nn<I: Isa, T: DenseWeight, const M: usize, const N: usize>(
     ldb: usize,
     m_valid: i32,
     k_valid: i32,
+    n_valid: i32,
 ) {
     const { assert!(N.is_multiple_of(16), "columns come in vectors") };
     unsafe {
         let (m, k) = ((m_valid.max(0) as usize).min(M), k_valid.max(0) as usize);
+        let n = (n_valid.max(0) as usize).min(N);
         let mut row = 0;
         while row < m {
             let (acc, a) = (acc.add(row * ld), a.add(row * lda));
             row += if M >= 6 && m - row >= 6 {
-                row_block::<I, T, 6, N>(acc, ld, a, lda, b, ldb, k);
+                row_block::<I, T, 6, N>(acc, ld, a, lda, b, ldb, k, n);
                 6
             } else if M >= 2 && m - row >= 2 {
-                row_block::<I, T, 2, N>(acc, ld, a, lda, b, ldb, k);
+                row_block::<I, T, 2, N>(acc, ld, a, lda, b, ldb, k, n);
                 2
             } else {
-                row_block::<I, T, 1, N>(acc, ld, a, lda, b, ldb, k);
+                row_block::<I, T, 1, N>(acc, ld, a, lda, b, ldb, k, n);
                 1
             };
         }
@@ -48,19 +50,21 @@ unsafe fn row_block<I: Isa, T: DenseWeight, const R: usize, const N: usize>(
     b: *const T::Element,
     ldb: usize,
     k: usize,
+    n: usize,
 ) {
     unsafe {
         let mut col = 0;
-        while col < N {
+        while col < n {
             let (acc, b) = (acc.add(col), b.add(col));
-            col += if N >= 64 && N - col >= 64 && (I::WIDE || R == 1) {
-                tile::<I, T, R, 4>(acc, ld, a, lda, b, ldb, k);
+            let left = n - col;
+            col += if N >= 64 && left >= 64 && (I::WIDE || R == 1) {
+                tile::<I, T, R, 4>(acc, ld, a, lda, b, ldb, k, 16);
                 64
-            } else if N >= 32 && N - col >= 32 && (I::WIDE || R <= 2) {
-                tile::<I, T, R, 2>(acc, ld, a, lda, b, ldb, k);
+            } else if N >= 32 && left >= 32 && (I::WIDE || R <= 2) {
+                tile::<I, T, R, 2>(acc, ld, a, lda, b, ldb, k, 16);
                 32
             } else {
-                tile::<I, T, R, 1>(acc, ld, a, lda, b, ldb, k);
+                tile::<I, T, R, 1>(acc, ld, a, lda, b, ldb, k, left.min(16) as i32);
                 16
             };
         }
@@ -76,6 +80,7 @@ unsafe fn tile<I: Isa, T: DenseWeight, const R: usize, const V: usize>(
     b: *const T::Element,
     ldb: usize,
     k: usize,
+    lanes: i32,
 ) {
     unsafe {
         let mut acc = [[I::splat_f(0.0); V]; R];
@@ -87,7 +92,8 @@ unsafe fn tile<I: Isa, T: DenseWeight, const R: usize, const V: usize>(
         for p in 0..k {
             let mut row = [I::splat_f(0.0); V];
             for v in 0..V {
-                row[v] = T::load::<I>(b.add(p * ldb + 16 * v));
+                let piece = b.add(p * ldb + 16 * v);
+                row[v] = if lanes >= 16 { T::load::<I>(piece) } else { T::load_n::<I>(piece, lanes) };
             }
             for i in 0..R {
                 let a = I::splat_f(*a.add(i * lda + p));

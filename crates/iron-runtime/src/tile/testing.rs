@@ -1,7 +1,8 @@
 //! Running one generic test body on every instruction set of this machine.
 
 use super::isa::Isa;
-use super::{IsaLevel, Portable};
+use super::Portable;
+use crate::IsaLevel;
 
 /// A test body that is generic over the instruction set. `run` must be `#[inline(always)]`.
 pub(super) trait OnIsa {

@@ -54,12 +54,7 @@ impl CpuBackend {
 
     /// The best version that the device's instruction set runs.
     pub(crate) fn entry(&self, entries: &CpuEntries) -> CpuKernel {
-        let avx2 = entries.avx2.unwrap_or(entries.portable);
-        match self.isa {
-            IsaLevel::Avx512 => entries.avx512.unwrap_or(avx2),
-            IsaLevel::Avx2 => avx2,
-            IsaLevel::Portable => entries.portable,
-        }
+        entries.select(self.isa)
     }
 
     pub(crate) fn run(&self, commands: &Commands, phases: &[Phase]) -> Result<()> {

@@ -51,19 +51,9 @@ impl Slots {
         &self.lines[worker * self.lines_per_worker + index / ROW_ALIGN].0[index % ROW_ALIGN]
     }
 
-    /// Units left of `initial`, without taking any.
-    #[inline]
-    pub(super) fn left(
-        &self,
-        worker: usize,
-        index: usize,
-        phase: u32,
-        initial: &Range<u32>,
-    ) -> u32 {
-        match current(self.slot(worker, index).load(Ordering::Relaxed), phase, initial) {
-            Some(units) => units.end - units.start,
-            None => 0,
-        }
+    /// Whether nobody took any of a slot's units in this phase.
+    pub(super) fn is_untouched(&self, worker: usize, index: usize, phase: u32) -> bool {
+        self.slot(worker, index).load(Ordering::Relaxed) >> 40 < u64::from(phase)
     }
 
     /// Takes half of what is left from the front, but no fewer than `least`.

@@ -138,7 +138,7 @@ fn check<W: PackedFormat>(format: W, m: usize, n: usize, k: usize) {
     let rms = (exact.iter().map(|x| x * x).sum::<f64>() / exact.len() as f64).sqrt();
 
     let mut first: Option<Vec<f32>> = None;
-    let mut compare = |what: &str, results: Vec<(crate::tile::IsaLevel, Vec<f32>)>| {
+    let mut compare = |what: &str, results: Vec<(crate::IsaLevel, Vec<f32>)>| {
         for (level, found) in results {
             let first = first.get_or_insert_with(|| {
                 for (found, exact) in found.iter().zip(&exact) {
