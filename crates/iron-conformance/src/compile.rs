@@ -211,7 +211,7 @@ impl Emulated {
                         *address as *const u8,
                         bytes.as_mut_ptr(),
                         bytes.len(),
-                    )
+                    );
                 };
             }
         }

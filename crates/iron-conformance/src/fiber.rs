@@ -77,7 +77,8 @@ impl State {
 }
 
 struct Fiber {
-    stack: *mut u8,
+    /// Lowest byte of the mapping, which is aligned to pages.
+    stack: *mut usize,
     pointer: *mut u8,
     state: State,
 }
@@ -110,7 +111,7 @@ impl Fiber {
     fn reset(&mut self) {
         // SAFETY: all writes stay in the mapping; the layout is what `iron_fiber_switch` pops.
         unsafe {
-            let mut top = self.stack.add(STACK - 64).cast::<usize>();
+            let mut top = self.stack.byte_add(STACK - 64);
             top = top.sub(1);
             top.write(0);
             top = top.sub(1);
@@ -346,8 +347,8 @@ fn run_block(
                         let fibers = &mut (*state).fibers;
                         let fiber = fibers.as_mut_ptr().add(thread);
                         if (*fiber).state != State::Done {
-                            (*table).stack_low = (*fiber).stack;
-                            (*table).stack_high = (*fiber).stack.add(STACK);
+                            (*table).stack_low = (*fiber).stack.cast();
+                            (*table).stack_high = (*fiber).stack.byte_add(STACK).cast();
                             iron_fiber_switch(&raw mut (*state).scheduler, (*fiber).pointer);
                         }
                         let now = (*fiber).state;

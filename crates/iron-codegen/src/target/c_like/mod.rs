@@ -301,13 +301,13 @@ impl<'k> Printer<'k> {
             OpKind::Map(map) => self.map(map, &op.results, span)?,
             OpKind::DotTile { a, b, acc, k } => self.dot(a, b, *acc, *k, span)?,
             OpKind::DecodeRow { tensor, index } => {
-                self.decode_row(*tensor, index, op.results[0], span)?
+                self.decode_row(*tensor, index, op.results[0], span)?;
             }
             OpKind::For { lower, upper, step, carried, body } => {
                 self.for_loop(op, [*lower, *upper], *step, carried, body)?;
             }
             OpKind::If { condition, then, otherwise } => {
-                self.branch(op, *condition, then, otherwise)?
+                self.branch(op, *condition, then, otherwise)?;
             }
             OpKind::Load { tensor, index, .. } => {
                 let positions = self.positions(index, span)?;

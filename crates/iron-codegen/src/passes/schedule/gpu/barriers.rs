@@ -172,7 +172,7 @@ impl Barriers<'_> {
                 for (output, result) in map.outputs.iter().zip(&op.results) {
                     match output {
                         MapOutput::Element => {
-                            self.shared(*result, true, Some(here.clone()), &mut before)
+                            self.shared(*result, true, Some(here.clone()), &mut before);
                         }
                         MapOutput::Reduce { .. } => self.shared(*result, true, None, &mut after),
                     }
@@ -193,7 +193,7 @@ impl Barriers<'_> {
                 self.shared(op.results[0], true, Some(here), &mut before);
             }
             OpKind::Load { index, .. } | OpKind::Store { index, .. } => {
-                self.gathers(index, &mut before)
+                self.gathers(index, &mut before);
             }
             _ => {}
         }

@@ -96,7 +96,7 @@ fn storage(kernel: &Kernel, groups: &Groups) -> BTreeMap<u32, Storage> {
                     match output {
                         MapOutput::Element => own.push(groups.find(*result)),
                         MapOutput::Reduce { .. } if !kernel.ty(*result).is_scalar() => {
-                            share(*result)
+                            share(*result);
                         }
                         MapOutput::Reduce { .. } => {}
                     }
@@ -112,7 +112,7 @@ fn storage(kernel: &Kernel, groups: &Groups) -> BTreeMap<u32, Storage> {
                 }
             }
             OpKind::DecodeRow { index, .. } | OpKind::Load { index, .. } => {
-                gathers([index].into_iter(), &mut share)
+                gathers([index].into_iter(), &mut share);
             }
             _ => {}
         }
