@@ -26,8 +26,14 @@ pub enum Pass {
 
 impl Pass {
     /// Every pass, in order.
-    pub const ALL: [Pass; 6] =
-        [Self::TypeCheck, Self::ConstFold, Self::TileLowering, Self::Fusion, Self::Schedule, Self::Vectorize];
+    pub const ALL: [Pass; 6] = [
+        Self::TypeCheck,
+        Self::ConstFold,
+        Self::TileLowering,
+        Self::Fusion,
+        Self::Schedule,
+        Self::Vectorize,
+    ];
 
     /// The spelling on the command line.
     pub const fn name(self) -> &'static str {
@@ -63,7 +69,11 @@ impl Options {
 }
 
 /// Compiles `instance` for the CPU.
-pub fn compile_cpu(instance: &Instance, library: &Library, options: &Options) -> Result<Kernel, Diagnostic> {
+pub fn compile_cpu(
+    instance: &Instance,
+    library: &Library,
+    options: &Options,
+) -> Result<Kernel, Diagnostic> {
     let mut kernel = typecheck(instance, library)?;
     check(&kernel, Pass::TypeCheck)?;
     let named = |mut diagnostic: Diagnostic| {
@@ -85,7 +95,11 @@ pub fn compile_cpu(instance: &Instance, library: &Library, options: &Options) ->
     if options.until.is_none_or(|until| until >= Pass::Schedule) {
         // Vector registers hold tiles only where maps run in vectors.
         let placed = options.runs(Pass::Schedule) && !options.without.contains(&Pass::Vectorize);
-        if placed { schedule::cpu::schedule(&mut kernel) } else { schedule::cpu::unscheduled(&mut kernel) }
+        if placed {
+            schedule::cpu::schedule(&mut kernel)
+        } else {
+            schedule::cpu::unscheduled(&mut kernel)
+        }
         check(&kernel, Pass::Schedule)?;
     }
     if options.runs(Pass::Vectorize) {

@@ -55,14 +55,20 @@ impl From<Diagnostic> for BuildError {
 impl Catalog<'_> {
     /// The plan for the CPU.
     pub fn plan_cpu(&self) -> Result<Plan, BuildError> {
-        let tuning = Tuning::parse(self.tuning_cpu).map_err(|error| BuildError::Plan(error.to_string()))?;
+        let tuning =
+            Tuning::parse(self.tuning_cpu).map_err(|error| BuildError::Plan(error.to_string()))?;
         Ok(Plan::new(self.functions, self.instances, &tuning)?)
     }
 }
 
 /// Writes `kernels.rs` with the CPU kernels that `include` admits into `out`, unless it is there already.
-pub fn build_cpu_crate(catalog: &Catalog<'_>, include: &dyn Fn(&str) -> bool, out: &Path) -> Result<(), BuildError> {
-    let chosen: Vec<_> = catalog.instances.iter().copied().filter(|(name, _)| include(name)).collect();
+pub fn build_cpu_crate(
+    catalog: &Catalog<'_>,
+    include: &dyn Fn(&str) -> bool,
+    out: &Path,
+) -> Result<(), BuildError> {
+    let chosen: Vec<_> =
+        catalog.instances.iter().copied().filter(|(name, _)| include(name)).collect();
     let catalog = Catalog { instances: &chosen, ..*catalog };
     let plan = catalog.plan_cpu()?;
     let library = catalog.functions.iter().map(|function| (function.name, *function)).collect();

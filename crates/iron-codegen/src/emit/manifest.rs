@@ -39,7 +39,8 @@ fn entry(schedule: &PlannedSchedule) -> Value {
             }
         })
         .collect();
-    let mut when: Vec<String> = schedule.limits.iter().map(|(dim, limit)| format!("{dim} <= {limit}")).collect();
+    let mut when: Vec<String> =
+        schedule.limits.iter().map(|(dim, limit)| format!("{dim} <= {limit}")).collect();
     when.extend(schedule.when.as_ref().map(ToString::to_string));
     json!({
         "name": schedule.instance.name(),

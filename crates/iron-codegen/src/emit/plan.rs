@@ -72,16 +72,22 @@ impl std::error::Error for PlanError {}
 
 impl Plan {
     /// Plans the kernels of `list` for one target's `tuning`.
-    pub fn new(functions: &[&'static Function], list: &[(&str, &[&[&str]])], tuning: &Tuning) -> Result<Self, PlanError> {
-        let library: Library = functions.iter().map(|function| (function.name, *function)).collect();
+    pub fn new(
+        functions: &[&'static Function],
+        list: &[(&str, &[&[&str]])],
+        tuning: &Tuning,
+    ) -> Result<Self, PlanError> {
+        let library: Library =
+            functions.iter().map(|function| (function.name, *function)).collect();
         let mut kernels = Vec::new();
         for (name, choices) in list {
-            let function = library
-                .get(name)
-                .copied()
-                .ok_or_else(|| PlanError::List(format!("the instance list names `{name}`, which is no kernel")))?;
-            let instances =
-                choices.iter().map(|choice| instance(function, choice, tuning, &library)).collect::<Result<Vec<_>, _>>()?;
+            let function = library.get(name).copied().ok_or_else(|| {
+                PlanError::List(format!("the instance list names `{name}`, which is no kernel"))
+            })?;
+            let instances = choices
+                .iter()
+                .map(|choice| instance(function, choice, tuning, &library))
+                .collect::<Result<Vec<_>, _>>()?;
             kernels.push(PlannedKernel { function, instances });
         }
         Ok(Self { kernels })
@@ -89,7 +95,11 @@ impl Plan {
 
     /// Number of compiled functions: instances times their schedules.
     pub fn count(&self) -> usize {
-        self.kernels.iter().flat_map(|kernel| &kernel.instances).map(|instance| instance.schedules.len()).sum()
+        self.kernels
+            .iter()
+            .flat_map(|kernel| &kernel.instances)
+            .map(|instance| instance.schedules.len())
+            .sum()
     }
 }
 
@@ -99,15 +109,17 @@ fn instance(
     tuning: &Tuning,
     library: &Library,
 ) -> Result<PlannedInstance, PlanError> {
-    let fault = |message: String| PlanError::List(format!("{} [{}]: {message}", function.name, names.join(", ")));
+    let fault = |message: String| {
+        PlanError::List(format!("{} [{}]: {message}", function.name, names.join(", ")))
+    };
     if names.len() != function.generics.len() {
         return Err(fault(format!("has {} generics", function.generics.len())));
     }
     let mut bindings = Vec::new();
     let mut pairs = Vec::new();
     for (generic, name) in function.generics.iter().zip(names) {
-        let binding =
-            parse_binding(generic.bound, name).ok_or_else(|| fault(format!("`{name}` is no {:?}", generic.bound)))?;
+        let binding = parse_binding(generic.bound, name)
+            .ok_or_else(|| fault(format!("`{name}` is no {:?}", generic.bound)))?;
         bindings.push(binding);
         pairs.push((generic.name, *name));
     }
@@ -153,7 +165,9 @@ fn parse_binding(bound: Bound, name: &str) -> Option<Binding> {
         Bound::Float | Bound::Int => DType::parse(name).map(Binding::DType),
         Bound::Format => Format::parse(name).map(Binding::Format),
         Bound::Activation if name == "int8" => Some(Binding::Activation(ActivationKind::Int8)),
-        Bound::Activation => DType::parse(name).map(|dtype| Binding::Activation(ActivationKind::Plain(dtype))),
+        Bound::Activation => {
+            DType::parse(name).map(|dtype| Binding::Activation(ActivationKind::Plain(dtype)))
+        }
     }
     .filter(|binding| binding.satisfies(bound))
 }
@@ -183,6 +197,8 @@ fn variant_choices(function: &Function) -> Vec<Vec<(String, i64)>> {
 
 /// Whether two kernels agree on what the host must know: dimensions, parameters, shapes.
 pub(super) fn same_contract(a: &Kernel, b: &Kernel) -> bool {
-    let shapes = |kernel: &Kernel| -> Vec<Vec<DimExpr>> { kernel.params.iter().map(|param| param.kind.shape().to_vec()).collect() };
+    let shapes = |kernel: &Kernel| -> Vec<Vec<DimExpr>> {
+        kernel.params.iter().map(|param| param.kind.shape().to_vec()).collect()
+    };
     a.dims == b.dims && shapes(a) == shapes(b) && a.grid.len() == b.grid.len()
 }

@@ -37,8 +37,11 @@ fn hoist_from_loops(kernel: &Kernel, block: &mut Block) {
             hoist_from_loops(kernel, inner);
         }
         if let OpKind::For { body, .. } = &mut op.kind {
-            let written: BTreeSet<u32> =
-                body_accesses(body).into_iter().filter(|(_, access)| *access == Access::Write).map(|(tensor, _)| tensor).collect();
+            let written: BTreeSet<u32> = body_accesses(body)
+                .into_iter()
+                .filter(|(_, access)| *access == Access::Write)
+                .map(|(tensor, _)| tensor)
+                .collect();
             let mut inside = body.defined_values();
             let mut kept = Vec::with_capacity(body.ops.len());
             for inner in std::mem::take(&mut body.ops) {
@@ -62,8 +65,15 @@ fn body_accesses(block: &Block) -> BTreeSet<(u32, Access)> {
     block.ops.iter().flat_map(|op| op.kind.nested_accesses()).collect()
 }
 
-fn is_hoistable(kernel: &Kernel, op: &Op, inside: &BTreeSet<Value>, written: &BTreeSet<u32>) -> bool {
-    if op.kind.writes() || matches!(op.kind, OpKind::For { .. } | OpKind::If { .. } | OpKind::DotTile { .. }) {
+fn is_hoistable(
+    kernel: &Kernel,
+    op: &Op,
+    inside: &BTreeSet<Value>,
+    written: &BTreeSet<u32>,
+) -> bool {
+    if op.kind.writes()
+        || matches!(op.kind, OpKind::For { .. } | OpKind::If { .. } | OpKind::DotTile { .. })
+    {
         return false;
     }
     // A tile that is read only to be overwritten in place (an accumulator's zeros) stays where it starts.
@@ -72,7 +82,8 @@ fn is_hoistable(kernel: &Kernel, op: &Op, inside: &BTreeSet<Value>, written: &BT
             return false;
         }
     }
-    let reads_written = op.kind.nested_accesses().iter().any(|(tensor, _)| written.contains(tensor));
+    let reads_written =
+        op.kind.nested_accesses().iter().any(|(tensor, _)| written.contains(tensor));
     let mut used = BTreeSet::new();
     op.kind.for_each_operand(|value| {
         used.insert(value);
@@ -100,7 +111,11 @@ fn merge_maps(kernel: &mut Kernel, block: &mut Block, outside: &BTreeSet<Value>)
     let mut consumer = 1;
     while consumer < block.ops.len() {
         let merged = matches!(block.ops[consumer].kind, OpKind::Map(_))
-            .then(|| (0..consumer).rev().find_map(|producer| merge(kernel, block, producer, consumer, outside).map(|op| (producer, op))))
+            .then(|| {
+                (0..consumer).rev().find_map(|producer| {
+                    merge(kernel, block, producer, consumer, outside).map(|op| (producer, op))
+                })
+            })
             .flatten();
         match merged {
             Some((producer, op)) => {
@@ -114,7 +129,13 @@ fn merge_maps(kernel: &mut Kernel, block: &mut Block, outside: &BTreeSet<Value>)
     changed
 }
 
-fn merge(kernel: &mut Kernel, block: &Block, producer: usize, consumer: usize, outside: &BTreeSet<Value>) -> Option<Op> {
+fn merge(
+    kernel: &mut Kernel,
+    block: &Block,
+    producer: usize,
+    consumer: usize,
+    outside: &BTreeSet<Value>,
+) -> Option<Op> {
     let (first, second) = (&block.ops[producer], &block.ops[consumer]);
     let (OpKind::Map(x), OpKind::Map(y)) = (&first.kind, &second.kind) else { return None };
     if x.space != y.space {
@@ -167,7 +188,8 @@ fn merge(kernel: &mut Kernel, block: &Block, producer: usize, consumer: usize, o
 
     let (mut outputs, mut yields, mut merged_results) = (Vec::new(), Vec::new(), Vec::new());
     for (at, result) in first.results.iter().enumerate() {
-        let used_after = block.ops[consumer + 1..].iter().any(|op| uses_any(op, &BTreeSet::from([*result])));
+        let used_after =
+            block.ops[consumer + 1..].iter().any(|op| uses_any(op, &BTreeSet::from([*result])));
         if used_after || outside.contains(result) {
             outputs.push(x.outputs[at].clone());
             yields.push(x.body.yields[at]);
@@ -180,7 +202,13 @@ fn merge(kernel: &mut Kernel, block: &Block, producer: usize, consumer: usize, o
         merged_results.push(*result);
     }
     let _ = kernel;
-    let map = Map { space: x.space.clone(), inputs, body: Block { args, ops, yields }, outputs, schedule: y.schedule };
+    let map = Map {
+        space: x.space.clone(),
+        inputs,
+        body: Block { args, ops, yields },
+        outputs,
+        schedule: y.schedule,
+    };
     Some(Op { kind: OpKind::Map(map), results: merged_results, span: second.span })
 }
 
@@ -194,15 +222,17 @@ fn uses_any(op: &Op, values: &BTreeSet<Value>) -> bool {
 fn conflicts(op: &Op, between: &[Op]) -> bool {
     let mine = op.kind.nested_accesses();
     between.iter().flat_map(|op| op.kind.nested_accesses()).any(|(tensor, theirs)| {
-        mine.iter().any(|(other, access)| *other == tensor && (*access == Access::Write || theirs == Access::Write))
+        mine.iter().any(|(other, access)| {
+            *other == tensor && (*access == Access::Write || theirs == Access::Write)
+        })
     })
 }
 
 /// Whether running the maps point by point could let one point's store be seen by another point's load.
 fn hazard(x: &Map, y: &Map) -> bool {
-    let accesses = |map: &Map| -> BTreeSet<(u32, Access)> { map.body.ops.iter().flat_map(|op| op.kind.accesses()).collect() };
+    let accesses = |map: &Map| -> BTreeSet<(u32, Access)> {
+        map.body.ops.iter().flat_map(|op| op.kind.accesses()).collect()
+    };
     let (x, y) = (accesses(x), accesses(y));
-    x.iter().any(|(tensor, mine)| {
-        y.iter().any(|(other, theirs)| tensor == other && mine != theirs)
-    })
+    x.iter().any(|(tensor, mine)| y.iter().any(|(other, theirs)| tensor == other && mine != theirs))
 }

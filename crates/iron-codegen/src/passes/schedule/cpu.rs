@@ -46,14 +46,17 @@ fn place(kernel: &mut Kernel, registers: bool) {
         }
     }
     let body = std::mem::take(&mut kernel.body);
-    body.walk(&mut |op| memory_uses(kernel, op, &mut |value| {
-        in_memory.insert(groups.find(value));
-    }));
+    body.walk(&mut |op| {
+        memory_uses(kernel, op, &mut |value| {
+            in_memory.insert(groups.find(value));
+        })
+    });
     for index in 0..kernel.values.len() {
         let value = Value(index as u32);
         if !kernel.values[index].ty.is_scalar() {
             let memory = in_memory.contains(&groups.find(value));
-            kernel.values[index].storage = Some(if memory { Storage::Memory } else { Storage::Vectors });
+            kernel.values[index].storage =
+                Some(if memory { Storage::Memory } else { Storage::Vectors });
         }
     }
     kernel.body = body;
@@ -64,7 +67,10 @@ fn fits_registers(ty: &Type) -> bool {
     let shape = ty.shape();
     let plain = ty.dtype().is_some_and(|dtype| dtype != DType::Bool);
     let (Some(last), rank) = (shape.last(), shape.len()) else { return false };
-    plain && rank <= 2 && last.is_multiple_of(LANES) && shape.iter().product::<u32>() / LANES <= MAX_VECTORS
+    plain
+        && rank <= 2
+        && last.is_multiple_of(LANES)
+        && shape.iter().product::<u32>() / LANES <= MAX_VECTORS
 }
 
 /// Reports the tiles that `op` can only use in memory.
@@ -74,7 +80,8 @@ fn memory_uses(kernel: &Kernel, op: &Op, report: &mut dyn FnMut(Value)) {
             let unrolled = is_unrolled(map);
             for input in &map.inputs {
                 let lanes = map.space.len() as u32 - 1;
-                let aligned = input.axes.last() == Some(&lanes) && !input.axes[..input.axes.len() - 1].contains(&lanes);
+                let aligned = input.axes.last() == Some(&lanes)
+                    && !input.axes[..input.axes.len() - 1].contains(&lanes);
                 if !aligned || !unrolled {
                     report(input.value);
                 }

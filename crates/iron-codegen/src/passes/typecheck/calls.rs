@@ -23,8 +23,12 @@ const UNARY: [(&str, UnaryOp); 11] = [
     ("floor", UnaryOp::Floor),
 ];
 
-const REDUCTIONS: [(&str, ReduceOp); 4] =
-    [("sum", ReduceOp::Sum), ("max", ReduceOp::Max), ("min", ReduceOp::Min), ("any", ReduceOp::Any)];
+const REDUCTIONS: [(&str, ReduceOp); 4] = [
+    ("sum", ReduceOp::Sum),
+    ("max", ReduceOp::Max),
+    ("min", ReduceOp::Min),
+    ("any", ReduceOp::Any),
+];
 
 fn unary_named(name: &str) -> Option<UnaryOp> {
     if name == "round" {
@@ -34,12 +38,20 @@ fn unary_named(name: &str) -> Option<UnaryOp> {
 }
 
 impl Checker<'_> {
-    pub(super) fn call(&mut self, function: &str, generics: &[&str], args: &[Expr], span: Span) -> Result<Item> {
+    pub(super) fn call(
+        &mut self,
+        function: &str,
+        generics: &[&str],
+        args: &[Expr],
+        span: Span,
+    ) -> Result<Item> {
         if let (Some(op), [operand]) = (unary_named(function), args) {
             let item = self.expr(operand)?;
             return self.unary(op, &item, span);
         }
-        if let (Some((_, op)), [value, axis @ ..]) = (REDUCTIONS.iter().find(|(name, _)| *name == function), args) {
+        if let (Some((_, op)), [value, axis @ ..]) =
+            (REDUCTIONS.iter().find(|(name, _)| *name == function), args)
+        {
             if axis.len() <= 1 {
                 return self.reduce(*op, value, axis.first(), span);
             }
@@ -183,7 +195,8 @@ impl Checker<'_> {
     fn one_type(&self, generics: &[&str], span: Span) -> Result<DType> {
         match generics {
             [name] => self.dtype_named(name, span),
-            _ => Err(Diagnostic::new(span, "one type is needed here").help("write `zeros::<f32>((BLOCK,))`")),
+            _ => Err(Diagnostic::new(span, "one type is needed here")
+                .help("write `zeros::<f32>((BLOCK,))`")),
         }
     }
 
@@ -192,16 +205,20 @@ impl Checker<'_> {
             Item::Int(index) if (0..self.kernel.grid.len() as i64).contains(&index) => {
                 Ok(self.emit(OpKind::ProgramId(index as u8), Type::Scalar(DType::I32), axis.span))
             }
-            _ => Err(Diagnostic::new(axis.span, format!("the grid has {} axes", self.kernel.grid.len()))
-                .help("name an axis of the grid by its number, from 0")),
+            _ => Err(Diagnostic::new(
+                axis.span,
+                format!("the grid has {} axes", self.kernel.grid.len()),
+            )
+            .help("name an axis of the grid by its number, from 0")),
         }
     }
 
     fn full(&mut self, item: &Item, dtype: DType, shape: &Expr, span: Span) -> Result<Item> {
         let extents = match &shape.kind {
-            ExprKind::Tuple(items) => {
-                items.iter().map(|item| self.const_u32(item, "a tile's extent")).collect::<Result<Vec<_>>>()?
-            }
+            ExprKind::Tuple(items) => items
+                .iter()
+                .map(|item| self.const_u32(item, "a tile's extent"))
+                .collect::<Result<Vec<_>>>()?,
             _ => vec![self.const_u32(shape, "a tile's extent")?],
         };
         let value = self.coerce(item, dtype, span)?;
@@ -215,8 +232,11 @@ impl Checker<'_> {
         let at = match self.expr(axis)? {
             Item::Int(at) if rank > 0 && (0..=rank as i64).contains(&at) => at as usize,
             _ => {
-                return Err(Diagnostic::new(axis.span, format!("{} takes a new axis at 0 to {rank}", describe_type(&ty)))
-                    .help("write `.expand(0)` or `.expand(1)`"));
+                return Err(Diagnostic::new(
+                    axis.span,
+                    format!("{} takes a new axis at 0 to {rank}", describe_type(&ty)),
+                )
+                .help("write `.expand(0)` or `.expand(1)`"));
             }
         };
         let Some(dtype) = ty.dtype() else {
@@ -230,7 +250,13 @@ impl Checker<'_> {
         Ok(Item::Value(result))
     }
 
-    fn reduce(&mut self, op: ReduceOp, value: &Expr, axis: Option<&Expr>, span: Span) -> Result<Item> {
+    fn reduce(
+        &mut self,
+        op: ReduceOp,
+        value: &Expr,
+        axis: Option<&Expr>,
+        span: Span,
+    ) -> Result<Item> {
         let item = self.expr(value)?;
         let value = self.value_of(&item, span)?;
         let ty = self.ty(value).clone();
@@ -250,8 +276,11 @@ impl Checker<'_> {
             Some(expr) => match self.expr(expr)? {
                 Item::Int(axis) if (0..shape.len() as i64).contains(&axis) => Some(axis as u32),
                 _ => {
-                    return Err(Diagnostic::new(expr.span, format!("the tile has axes 0 to {}", shape.len() - 1))
-                        .help("name one of them, or none to fold all"));
+                    return Err(Diagnostic::new(
+                        expr.span,
+                        format!("the tile has axes 0 to {}", shape.len() - 1),
+                    )
+                    .help("name one of them, or none to fold all"));
                 }
             },
         };
@@ -269,7 +298,8 @@ impl Checker<'_> {
 
     fn dot(&mut self, a: &Expr, b: &Expr, acc: &Expr, span: Span) -> Result<Item> {
         let (a, b, acc) = (self.expr(a)?, self.expr(b)?, self.expr(acc)?);
-        let (a, b, acc) = (self.value_of(&a, span)?, self.value_of(&b, span)?, self.value_of(&acc, span)?);
+        let (a, b, acc) =
+            (self.value_of(&a, span)?, self.value_of(&b, span)?, self.value_of(&acc, span)?);
         let (ta, tb, tacc) = (self.ty(a).clone(), self.ty(b).clone(), self.ty(acc).clone());
         let shapes = match (ta.shape(), tb.shape(), tacc.shape()) {
             ([m, k], [n, k2], [m2, n2]) => m == m2 && n == n2 && k == k2,
@@ -288,7 +318,8 @@ impl Checker<'_> {
         };
         let fits = matches!(
             (elements(&ta), elements(&tb)),
-            (Element::Plain(DType::F32), Element::Plain(DType::F32) | Element::Packed(_)) | (Element::Int8, Element::Packed(_))
+            (Element::Plain(DType::F32), Element::Plain(DType::F32) | Element::Packed(_))
+                | (Element::Int8, Element::Packed(_))
         ) && tacc.dtype() == Some(DType::F32);
         if !fits {
             return Err(Diagnostic::new(
@@ -302,16 +333,23 @@ impl Checker<'_> {
 
     fn place<'e>(&self, place: &'e Expr) -> Result<(u32, &'e [Expr])> {
         let ExprKind::Index { tensor, index } = &place.kind else {
-            return Err(Diagnostic::new(place.span, "this is no place in a tensor").help("write `x[(i, j)]` with one entry per axis"));
+            return Err(Diagnostic::new(place.span, "this is no place in a tensor")
+                .help("write `x[(i, j)]` with one entry per axis"));
         };
-        let at = self.kernel.params.iter().position(|param| param.name == *tensor).ok_or_else(|| {
-            let names: Vec<&str> = self.kernel.params.iter().map(|param| param.name.as_str()).collect();
-            Diagnostic::new(place.span, format!("`{tensor}` is no parameter")).help(format!("parameters: {}", names.join(", ")))
-        })?;
+        let at =
+            self.kernel.params.iter().position(|param| param.name == *tensor).ok_or_else(|| {
+                let names: Vec<&str> =
+                    self.kernel.params.iter().map(|param| param.name.as_str()).collect();
+                Diagnostic::new(place.span, format!("`{tensor}` is no parameter"))
+                    .help(format!("parameters: {}", names.join(", ")))
+            })?;
         let rank = self.kernel.params[at].kind.shape().len();
         if rank != index.len() {
-            return Err(Diagnostic::new(place.span, format!("`{tensor}` has {rank} axes, the index has {}", index.len()))
-                .help("give one entry per axis; `all(LEN)` takes a whole axis"));
+            return Err(Diagnostic::new(
+                place.span,
+                format!("`{tensor}` has {rank} axes, the index has {}", index.len()),
+            )
+            .help("give one entry per axis; `all(LEN)` takes a whole axis"));
         }
         Ok((at as u32, index))
     }
@@ -324,7 +362,12 @@ impl Checker<'_> {
                 Item::Range(range) => {
                     shape.push(range.len);
                     let bound = self.guard(range, extent, expr.span)?;
-                    indices.push(Index::Range { start: range.start, len: range.len, stride: range.stride, bound });
+                    indices.push(Index::Range {
+                        start: range.start,
+                        len: range.len,
+                        stride: range.stride,
+                        bound,
+                    });
                 }
                 item => {
                     let value = self.coerce(&item, DType::I32, expr.span)?;
@@ -335,8 +378,11 @@ impl Checker<'_> {
                             indices.push(Index::Gather(value));
                         }
                         _ => {
-                            return Err(Diagnostic::new(expr.span, format!("an index is {}", describe_type(self.ty(value))))
-                                .help("index with a scalar, a range or a 1-D tile of i32"));
+                            return Err(Diagnostic::new(
+                                expr.span,
+                                format!("an index is {}", describe_type(self.ty(value))),
+                            )
+                            .help("index with a scalar, a range or a 1-D tile of i32"));
                         }
                     }
                 }
@@ -346,7 +392,12 @@ impl Checker<'_> {
     }
 
     /// The bound that masks a range on an axis, or `None` when the range is known to be inside.
-    fn guard(&mut self, range: RangeItem, extent: &iron_core::ir::DimExpr, span: Span) -> Result<Option<Value>> {
+    fn guard(
+        &mut self,
+        range: RangeItem,
+        extent: &iron_core::ir::DimExpr,
+        span: Span,
+    ) -> Result<Option<Value>> {
         use iron_core::ir::DimExpr;
         if let (None, Some(end), DimExpr::Const(extent)) = (range.bound, range.known_end, extent) {
             if end <= *extent {
@@ -357,7 +408,11 @@ impl Checker<'_> {
         Ok(Some(match range.bound {
             None => axis_end,
             Some(bound) if bound == axis_end => bound,
-            Some(bound) => self.emit(OpKind::Binary(BinaryOp::Min, bound, axis_end), Type::Scalar(DType::I32), span),
+            Some(bound) => self.emit(
+                OpKind::Binary(BinaryOp::Min, bound, axis_end),
+                Type::Scalar(DType::I32),
+                span,
+            ),
         }))
     }
 
@@ -371,11 +426,20 @@ impl Checker<'_> {
                 let item = self.expr(fill)?;
                 Some(self.coerce(&item, dtype, fill.span)?)
             }
-            (Some(fill), _) => return Err(Diagnostic::new(fill.span, "quantised tiles are masked with zeros").help("write `load(..)`")),
+            (Some(fill), _) => {
+                return Err(Diagnostic::new(fill.span, "quantised tiles are masked with zeros")
+                    .help("write `load(..)`"));
+            }
         };
         let ty = match (shape.is_empty(), element) {
             (true, Element::Plain(dtype)) => Type::Scalar(dtype),
-            (true, _) => return Err(Diagnostic::new(place.span, "quantised elements are not read one by one").help("load a range along the last axis")),
+            (true, _) => {
+                return Err(Diagnostic::new(
+                    place.span,
+                    "quantised elements are not read one by one",
+                )
+                .help("load a range along the last axis"));
+            }
             (false, element) => Type::Tile { element, shape },
         };
         Ok(Item::Value(self.emit(OpKind::Load { tensor, index, fill }, ty, place.span)))
@@ -405,8 +469,11 @@ impl Checker<'_> {
         } else if found == shape {
             value
         } else {
-            return Err(Diagnostic::new(span, format!("the place has shape {shape:?}, the value {found:?}"))
-                .help("store a tile of the place's shape, or a scalar"));
+            return Err(Diagnostic::new(
+                span,
+                format!("the place has shape {shape:?}, the value {found:?}"),
+            )
+            .help("store a tile of the place's shape, or a scalar"));
         };
         self.push(Op { kind: OpKind::Store { tensor, index, value }, results: Vec::new(), span });
         Ok(Item::Unit)
@@ -414,14 +481,29 @@ impl Checker<'_> {
 
     fn inline(&mut self, helper: &'static Function, args: &[Expr], span: Span) -> Result<Item> {
         if !helper.grid.is_empty() {
-            return Err(Diagnostic::new(span, format!("`{}` is launched on a grid of its own", helper.name))
-                .help("call helpers: `#[kernel]` functions without a grid"));
+            return Err(Diagnostic::new(
+                span,
+                format!("`{}` is launched on a grid of its own", helper.name),
+            )
+            .help("call helpers: `#[kernel]` functions without a grid"));
         }
         if helper.params.len() != args.len() {
-            return Err(Diagnostic::new(span, format!("`{}` takes {} arguments, found {}", helper.name, helper.params.len(), args.len())));
+            return Err(Diagnostic::new(
+                span,
+                format!(
+                    "`{}` takes {} arguments, found {}",
+                    helper.name,
+                    helper.params.len(),
+                    args.len()
+                ),
+            ));
         }
         if self.inline_depth == MAX_INLINE_DEPTH {
-            return Err(Diagnostic::new(span, format!("helpers nest deeper than {MAX_INLINE_DEPTH}")).help("helpers cannot be recursive"));
+            return Err(Diagnostic::new(
+                span,
+                format!("helpers nest deeper than {MAX_INLINE_DEPTH}"),
+            )
+            .help("helpers cannot be recursive"));
         }
         let mut items = Vec::new();
         for (param, arg) in helper.params.iter().zip(args) {
@@ -433,8 +515,11 @@ impl Checker<'_> {
                     Item::Value(self.coerce(&item, dtype, arg.span)?)
                 }
                 _ => {
-                    return Err(Diagnostic::new(param.span, format!("`{}` cannot be passed to a helper", param.name))
-                        .help("helpers take `Value` and scalars; load in the kernel"));
+                    return Err(Diagnostic::new(
+                        param.span,
+                        format!("`{}` cannot be passed to a helper", param.name),
+                    )
+                    .help("helpers take `Value` and scalars; load in the kernel"));
                 }
             };
             items.push(item);
