@@ -74,6 +74,47 @@ pub fn compile_cpu(
     library: &Library,
     options: &Options,
 ) -> Result<Kernel, Diagnostic> {
+    let mut kernel = shared_passes(instance, library, options)?;
+    if options.until.is_none_or(|until| until >= Pass::Schedule) {
+        // Vector registers hold tiles only where maps run in vectors.
+        let placed = options.runs(Pass::Schedule) && !options.without.contains(&Pass::Vectorize);
+        if placed {
+            schedule::cpu::schedule(&mut kernel)
+        } else {
+            schedule::cpu::unscheduled(&mut kernel)
+        }
+        check(&kernel, Pass::Schedule)?;
+    }
+    if options.runs(Pass::Vectorize) {
+        vectorize::vectorize(&mut kernel, schedule::cpu::LANES);
+        check(&kernel, Pass::Vectorize)?;
+    }
+    Ok(kernel)
+}
+
+/// Compiles `instance` for a GPU. Schedule cannot be left out: it decides which thread does what.
+pub fn compile_gpu(
+    instance: &Instance,
+    library: &Library,
+    options: &Options,
+    machine: schedule::gpu::Machine,
+) -> Result<Kernel, Diagnostic> {
+    let mut kernel = shared_passes(instance, library, options)?;
+    if options.until.is_none_or(|until| until >= Pass::Schedule) {
+        kernel.launch.threads = instance.threads.unwrap_or_default();
+        kernel.launch.stages = instance.stages.unwrap_or_default();
+        schedule::gpu::schedule(&mut kernel, machine)?;
+        check(&kernel, Pass::Schedule)?;
+    }
+    Ok(kernel)
+}
+
+/// The passes that every target runs alike.
+fn shared_passes(
+    instance: &Instance,
+    library: &Library,
+    options: &Options,
+) -> Result<Kernel, Diagnostic> {
     let mut kernel = typecheck(instance, library)?;
     check(&kernel, Pass::TypeCheck)?;
     let named = |mut diagnostic: Diagnostic| {
@@ -91,20 +132,6 @@ pub fn compile_cpu(
     if options.runs(Pass::Fusion) {
         fusion::fusion(&mut kernel);
         check(&kernel, Pass::Fusion)?;
-    }
-    if options.until.is_none_or(|until| until >= Pass::Schedule) {
-        // Vector registers hold tiles only where maps run in vectors.
-        let placed = options.runs(Pass::Schedule) && !options.without.contains(&Pass::Vectorize);
-        if placed {
-            schedule::cpu::schedule(&mut kernel)
-        } else {
-            schedule::cpu::unscheduled(&mut kernel)
-        }
-        check(&kernel, Pass::Schedule)?;
-    }
-    if options.runs(Pass::Vectorize) {
-        vectorize::vectorize(&mut kernel, schedule::cpu::LANES);
-        check(&kernel, Pass::Vectorize)?;
     }
     Ok(kernel)
 }

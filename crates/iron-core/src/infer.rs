@@ -25,6 +25,7 @@ pub(crate) fn result_types(
     let rules = Rules { kernel };
     let one = |ty: Type| Ok(vec![ty]);
     match kind {
+        OpKind::Barrier => Ok(Vec::new()),
         OpKind::Const(literal) => one(Type::Scalar(literal.dtype())),
         OpKind::ProgramId(axis) => rules.program_id(*axis),
         OpKind::Dim(dim) => rules.dim(*dim),

@@ -594,6 +594,10 @@ pub enum OpKind {
         /// `At` for the row, `Range` along k.
         index: Vec<Index>,
     },
+
+    // ---- after Schedule ---------------------------------------------------------------------------------------
+    /// GPU: every thread of the block arrives before any goes on; what they wrote becomes visible to all of them.
+    Barrier,
 }
 
 /// `0 <= index < bound`. The lower test is needed only for gathered indices.

@@ -26,3 +26,4 @@ pub use format::{Format, Packing, Scale, Zero};
 pub use lex::ParseError;
 pub use span::{Diagnostic, Span};
 pub use verify::verify;
+pub use visit::{Access, Substitution, Uses};

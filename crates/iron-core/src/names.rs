@@ -180,6 +180,7 @@ impl OpKind {
             Self::ElementLoad { .. } => "element_load",
             Self::ElementStore { .. } => "element_store",
             Self::QuantizeStore { .. } => "quantize_store",
+            Self::Barrier => "barrier",
             Self::DecodeRow { .. } => "decode_row",
         }
     }

@@ -497,6 +497,7 @@ impl Parser {
                 self.cursor.keyword("fill")?;
                 OpKind::ElementLoad { tensor, index, guards, fill: self.value()? }
             }
+            "barrier" => OpKind::Barrier,
             "element_store" => {
                 let (tensor, index, guards) = self.element()?;
                 self.cursor.keyword("value")?;

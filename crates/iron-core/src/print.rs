@@ -187,6 +187,7 @@ impl Printer<'_> {
 
     fn operands(&self, f: &mut Formatter<'_>, kind: &OpKind, depth: usize) -> fmt::Result {
         match kind {
+            OpKind::Barrier => Ok(()),
             OpKind::Const(literal) => match literal {
                 Const::F32(number) => write!(f, " f32 {}", float_text(*number)),
                 Const::I32(number) => write!(f, " i32 {number}"),
