@@ -60,11 +60,24 @@ pub struct Options {
     pub until: Option<Pass>,
     /// Optional passes to leave out: Fusion, Schedule or Vectorize.
     pub without: Vec<Pass>,
+    /// Verify after every pass in release builds too; debug builds always do.
+    pub verify: bool,
 }
 
 impl Options {
     fn runs(&self, pass: Pass) -> bool {
         self.until.is_none_or(|until| pass <= until) && !self.without.contains(&pass)
+    }
+
+    /// The pass left a well-formed kernel.
+    fn check(&self, kernel: &Kernel, pass: Pass) -> Result<(), Diagnostic> {
+        if !cfg!(debug_assertions) && !self.verify {
+            return Ok(());
+        }
+        let Err(faults) = iron_core::verify(kernel) else { return Ok(()) };
+        let mut fault = faults.into_iter().next().expect("a failure names at least one fault");
+        fault.message = format!("{} broke the kernel: {}", pass.name(), fault.message);
+        Err(fault)
     }
 }
 
@@ -83,11 +96,11 @@ pub fn compile_cpu(
         } else {
             schedule::cpu::unscheduled(&mut kernel)
         }
-        check(&kernel, Pass::Schedule)?;
+        options.check(&kernel, Pass::Schedule)?;
     }
     if options.runs(Pass::Vectorize) {
         vectorize::vectorize(&mut kernel, schedule::cpu::LANES);
-        check(&kernel, Pass::Vectorize)?;
+        options.check(&kernel, Pass::Vectorize)?;
     }
     Ok(kernel)
 }
@@ -104,7 +117,7 @@ pub fn compile_gpu(
         kernel.launch.threads = instance.threads.unwrap_or_default();
         kernel.launch.stages = instance.stages.unwrap_or_default();
         schedule::gpu::schedule(&mut kernel, machine)?;
-        check(&kernel, Pass::Schedule)?;
+        options.check(&kernel, Pass::Schedule)?;
     }
     Ok(kernel)
 }
@@ -116,34 +129,22 @@ fn shared_passes(
     options: &Options,
 ) -> Result<Kernel, Diagnostic> {
     let mut kernel = typecheck(instance, library)?;
-    check(&kernel, Pass::TypeCheck)?;
+    options.check(&kernel, Pass::TypeCheck)?;
     let named = |mut diagnostic: Diagnostic| {
         diagnostic.kernel = instance.name();
         diagnostic
     };
     if options.runs(Pass::ConstFold) {
         const_fold::const_fold(&mut kernel);
-        check(&kernel, Pass::ConstFold)?;
+        options.check(&kernel, Pass::ConstFold)?;
     }
     if options.runs(Pass::TileLowering) {
         tile_lowering::tile_lowering(&mut kernel).map_err(named)?;
-        check(&kernel, Pass::TileLowering)?;
+        options.check(&kernel, Pass::TileLowering)?;
     }
     if options.runs(Pass::Fusion) {
         fusion::fusion(&mut kernel);
-        check(&kernel, Pass::Fusion)?;
+        options.check(&kernel, Pass::Fusion)?;
     }
     Ok(kernel)
-}
-
-/// In debug builds: the pass left a well-formed kernel.
-fn check(kernel: &Kernel, pass: Pass) -> Result<(), Diagnostic> {
-    if cfg!(debug_assertions) {
-        if let Err(faults) = iron_core::verify(kernel) {
-            let mut fault = faults.into_iter().next().expect("a failure names at least one fault");
-            fault.message = format!("{} broke the kernel: {}", pass.name(), fault.message);
-            return Err(fault);
-        }
-    }
-    Ok(())
 }

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use iron_core::Diagnostic;
 use iron_core::syntax::Function;
 use iron_core::tuning::Tuning;
+use iron_core::{Diagnostic, render};
 
 use super::plan::{Plan, PlanError};
 use super::rust::cpu_crate;
@@ -42,13 +42,16 @@ impl std::error::Error for BuildError {}
 
 impl From<PlanError> for BuildError {
     fn from(error: PlanError) -> Self {
-        Self::Plan(error.to_string())
+        match error {
+            PlanError::Kernel(diagnostic) => diagnostic.into(),
+            PlanError::List(message) => Self::Plan(message),
+        }
     }
 }
 
 impl From<Diagnostic> for BuildError {
     fn from(error: Diagnostic) -> Self {
-        Self::Plan(error.to_string())
+        Self::Plan(render(&error))
     }
 }
 

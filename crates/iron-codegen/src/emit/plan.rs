@@ -128,6 +128,13 @@ fn instance(
         for schedule in tuning.schedules(function.name, &pairs) {
             let mut constants: BTreeMap<String, i64> = schedule.constants.clone();
             constants.extend(variants.iter().map(|(name, value)| (name.clone(), *value)));
+            // Constants may settle a condition: `HEAD_DIM <= 128` is no schedule of the other sizes.
+            let lookup = |name: &str| constants.get(name).copied();
+            let when = schedule.when.as_ref().map(|when| when.bind(&lookup));
+            if when.as_ref().is_some_and(never) {
+                continue;
+            }
+            let when = when.filter(|when| *when != Predicate::Const(true));
             let mut schedule_name = schedule.name.clone();
             for (name, value) in &variants {
                 if is_varied(function, name) {
@@ -142,15 +149,13 @@ fn instance(
                 threads: schedule.threads,
                 stages: schedule.stages,
             };
-            let options = Options { until: Some(Pass::TypeCheck), without: Vec::new() };
+            let options = Options { until: Some(Pass::TypeCheck), ..Options::default() };
             let kernel = compile_cpu(&planned, library, &options).map_err(PlanError::Kernel)?;
             let limits = variants
                 .iter()
                 .filter(|(name, _)| kernel.dims.contains(&name.to_lowercase()))
                 .map(|(name, value)| (name.to_lowercase(), *value))
                 .collect();
-            let lookup = |name: &str| planned.constants.get(name).copied();
-            let when = schedule.when.as_ref().map(|when| when.bind(&lookup));
             schedules.push(PlannedSchedule { instance: planned, when, limits, kernel });
         }
     }
@@ -158,6 +163,15 @@ fn instance(
         return Err(fault("has no schedule in the tuning file".to_owned()));
     }
     Ok(PlannedInstance { bindings, schedules })
+}
+
+fn never(when: &Predicate) -> bool {
+    match when {
+        Predicate::Const(truth) => !truth,
+        Predicate::And(a, b) => never(a) || never(b),
+        Predicate::Or(a, b) => never(a) && never(b),
+        Predicate::Compare(..) | Predicate::Not(_) => false,
+    }
 }
 
 fn parse_binding(bound: Bound, name: &str) -> Option<Binding> {

@@ -20,7 +20,11 @@ type Result<T> = std::result::Result<T, Diagnostic>;
 pub fn tile_lowering(kernel: &mut Kernel) -> Result<()> {
     let body = std::mem::take(&mut kernel.body);
     let mut definitions = HashMap::new();
+    let mut counters = HashMap::new();
     body.walk(&mut |op| {
+        if let OpKind::For { lower, body, .. } = &op.kind {
+            counters.insert(body.args[0], *lower);
+        }
         if let [result] = op.results[..] {
             definitions.insert(result, op.kind.clone());
         }
@@ -28,7 +32,7 @@ pub fn tile_lowering(kernel: &mut Kernel) -> Result<()> {
     kernel.body = body;
     let uses = kernel.uses();
     let body = std::mem::take(&mut kernel.body);
-    let mut lowering = Lowering { kernel, definitions, uses, out: vec![Vec::new()] };
+    let mut lowering = Lowering { kernel, definitions, uses, counters, out: vec![Vec::new()] };
     let body = lowering.block(body)?;
     kernel.body = body;
     super::const_fold::const_fold(kernel);
@@ -39,6 +43,8 @@ struct Lowering<'k> {
     kernel: &'k mut Kernel,
     definitions: HashMap<Value, OpKind>,
     uses: Uses,
+    /// Loop counters and where they begin.
+    counters: HashMap<Value, Value>,
     /// Operations of the blocks being rewritten, innermost last.
     out: Vec<Vec<Op>>,
 }
@@ -111,6 +117,7 @@ impl Lowering<'_> {
         let Op { kind, results, span } = op;
         match kind {
             OpKind::For { lower, upper, step, carried, body } => {
+                self.only_plain(&results, span)?;
                 let mut entry = Vec::with_capacity(carried.len());
                 for value in carried {
                     entry.push(self.materialize(value)?);
@@ -119,6 +126,7 @@ impl Lowering<'_> {
                 self.push(OpKind::For { lower, upper, step, carried: entry, body }, results, span);
             }
             OpKind::If { condition, then, otherwise } => {
+                self.only_plain(&results, span)?;
                 let then = self.block(then)?;
                 let otherwise = self.block(otherwise)?;
                 self.push(OpKind::If { condition, then, otherwise }, results, span);
@@ -126,6 +134,11 @@ impl Lowering<'_> {
             OpKind::Dot { a, b, acc } => {
                 let k = self.kernel.ty(a).shape()[1];
                 let (a, b) = (self.dot_operand(a)?, self.dot_operand(b)?);
+                for operand in [&a, &b] {
+                    if let DotOperand::Memory(tile) = operand {
+                        self.begins_inside(tile.tensor, &tile.index, span)?;
+                    }
+                }
                 let acc = self.materialize(acc)?;
                 self.push(OpKind::DotTile { a, b, acc, k }, results, span);
             }
@@ -165,6 +178,56 @@ impl Lowering<'_> {
             }
             kind if is_view(&kind) => {}
             kind => self.elementwise(kind, results, span)?,
+        }
+        Ok(())
+    }
+
+    /// Tiles that are decoded where they are used are no values that a loop or branch could hand on.
+    fn only_plain(&self, results: &[Value], span: Span) -> Result<()> {
+        match results.iter().find(|result| self.kernel.ty(**result).dtype().is_none()) {
+            None => Ok(()),
+            Some(result) => {
+                let name = self.kernel.info(*result).name.clone().unwrap_or_default();
+                let ty = self.kernel.ty(*result);
+                Err(Diagnostic::new(span, format!("`{name}` is {ty}, which no loop or branch can carry"))
+                    .help("load it where it is used: weights and int8 activations are read in place by `dot`"))
+            }
+        }
+    }
+
+    /// Whether a scalar is certain not to be negative, as far as the operations that made it tell.
+    fn is_natural(&self, value: Value) -> bool {
+        if self.counters.get(&value).is_some_and(|lower| self.is_natural(*lower)) {
+            return true;
+        }
+        match self.definitions.get(&value) {
+            Some(OpKind::Const(Const::I32(constant))) => *constant >= 0,
+            Some(OpKind::ProgramId(_) | OpKind::Dim(_)) => true,
+            Some(OpKind::Binary(op, a, b)) => match op {
+                BinaryOp::Max => self.is_natural(*a) || self.is_natural(*b),
+                BinaryOp::Add | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Min => {
+                    self.is_natural(*a) && self.is_natural(*b)
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// What a primitive reads or writes in one piece must begin at a position that exists.
+    fn begins_inside(&self, tensor: u32, index: &[Index], span: Span) -> Result<()> {
+        let negative = index.iter().any(|entry| {
+            let Index::Range { start, .. } = entry else { return false };
+            match self.definitions.get(start) {
+                Some(OpKind::Binary(BinaryOp::Sub, ..)) => true,
+                Some(OpKind::Const(Const::I32(start))) => *start < 0,
+                _ => false,
+            }
+        });
+        if negative {
+            let name = &self.kernel.params[tensor as usize].name;
+            return Err(Diagnostic::new(span, format!("this range of `{name}` may begin before its first position"))
+                .help("products and quantised tiles are read in one piece: write `span(start.max(0), LEN)`"));
         }
         Ok(())
     }
@@ -415,8 +478,12 @@ impl Lowering<'_> {
                         OpKind::Binary(BinaryOp::Add, *start, offset),
                         DType::I32,
                     );
+                    let signed = !self.is_natural(*start);
                     if let Some(bound) = bound {
-                        guards.push(Guard { index: position, bound: *bound, signed: false });
+                        guards.push(Guard { index: position, bound: *bound, signed });
+                    } else if signed {
+                        let bound = self.dim_value(extent, body.span);
+                        guards.push(Guard { index: position, bound, signed });
                     }
                     positions.push(position);
                     axis += 1;
@@ -482,6 +549,16 @@ impl Lowering<'_> {
                 )
                 .help("store ranges along k whose length is a multiple of 32"));
             }
+            let row_fits = match &index[..] {
+                [Index::At(_), _] => true,
+                [Index::Range { stride, .. }, _] => *stride == 1,
+                _ => false,
+            };
+            if !row_fits {
+                return Err(Diagnostic::new(span, "int8 activations are stored row by row")
+                    .help("index the rows with a scalar or a range, `out[(row, j)]`; gathered rows need a loop"));
+            }
+            self.begins_inside(tensor, &index, span)?;
             self.push(OpKind::QuantizeStore { tensor, index, value }, Vec::new(), span);
             return Ok(());
         }

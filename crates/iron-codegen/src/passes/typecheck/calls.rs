@@ -4,6 +4,7 @@ use iron_core::ir::{Element, Index, Op, OpKind, ParamKind, ReduceOp, Type, Unary
 use iron_core::syntax::{BinaryOp, Expr, ExprKind, Function, ParamType};
 use iron_core::{DType, Diagnostic, Span};
 
+use super::expressions::nearest;
 use super::scope::{Item, RangeItem};
 use super::statements::describe_type;
 use super::{Checker, MAX_INLINE_DEPTH, Result};
@@ -21,6 +22,38 @@ const UNARY: [(&str, UnaryOp); 11] = [
     ("cos", UnaryOp::Cos),
     ("abs", UnaryOp::Abs),
     ("floor", UnaryOp::Floor),
+];
+
+/// Every function and how it is called.
+const FUNCTIONS: [(&str, &str); 28] = [
+    ("load", "load(x[(i, j)])"),
+    ("load_or", "load_or(x[(i, j)], fill)"),
+    ("store", "store(out[(i, j)], value)"),
+    ("zeros", "zeros::<f32>((BM, BN))"),
+    ("full", "full::<f32>((BM, BN), value)"),
+    ("dot", "dot(a, b, acc)"),
+    ("select", "select(condition, a, b)"),
+    ("fma", "fma(a, b, c)"),
+    ("sum", "sum(tile)` or `sum(tile, axis)"),
+    ("max", "max(tile)` or `max(tile, axis)"),
+    ("min", "min(tile)` or `min(tile, axis)"),
+    ("any", "any(tile)` or `any(tile, axis)"),
+    ("exp", "exp(x)"),
+    ("ln", "ln(x)"),
+    ("sqrt", "sqrt(x)"),
+    ("rsqrt", "rsqrt(x)"),
+    ("tanh", "tanh(x)"),
+    ("sigmoid", "sigmoid(x)"),
+    ("erf", "erf(x)"),
+    ("sin", "sin(x)"),
+    ("cos", "cos(x)"),
+    ("abs", "abs(x)"),
+    ("floor", "floor(x)"),
+    ("round", "round(x)"),
+    ("program_id", "program_id(0)"),
+    ("tile_id", "tile_id(0, BLOCK)"),
+    ("all", "all(LEN)"),
+    ("span", "span(start, LEN)"),
 ];
 
 const REDUCTIONS: [(&str, ReduceOp); 4] = [
@@ -62,18 +95,29 @@ impl Checker<'_> {
                 let program = self.program_id(axis)?;
                 let len = self.const_u32(len, "a tile's length")?;
                 let factor = self.i32(i64::from(len), span)?;
-                let start = self.emit(OpKind::Binary(BinaryOp::Mul, program, factor), Type::Scalar(DType::I32), span);
+                let start = self.emit(
+                    OpKind::Binary(BinaryOp::Mul, program, factor),
+                    Type::Scalar(DType::I32),
+                    span,
+                );
                 Ok(Item::Range(RangeItem { start, known_end: None, len, stride: 1, bound: None }))
             }
             ("all", [len]) => {
                 let len = self.const_u32(len, "a tile's length")?;
                 let start = self.i32(0, span)?;
-                Ok(Item::Range(RangeItem { start, known_end: Some(i64::from(len)), len, stride: 1, bound: None }))
+                Ok(Item::Range(RangeItem {
+                    start,
+                    known_end: Some(i64::from(len)),
+                    len,
+                    stride: 1,
+                    bound: None,
+                }))
             }
             ("span", [start, len]) => {
                 let start = self.expr(start)?;
                 let len = self.const_u32(len, "a tile's length")?;
-                let known_end = if let Item::Int(start) = start { Some(start + i64::from(len)) } else { None };
+                let known_end =
+                    if let Item::Int(start) = start { Some(start + i64::from(len)) } else { None };
                 let start = self.coerce(&start, DType::I32, span)?;
                 Ok(Item::Range(RangeItem { start, known_end, len, stride: 1, bound: None }))
             }
@@ -110,10 +154,25 @@ impl Checker<'_> {
             }
             _ => match self.library.get(function).copied() {
                 Some(helper) => self.inline(helper, args, span),
-                None => Err(Diagnostic::new(span, format!("unknown function `{function}` with {} arguments", args.len()))
-                    .help("functions: load, load_or, store, zeros, full, dot, select, fma, sum, max, min, any, exp, ln, sqrt, rsqrt, tanh, sigmoid, erf, sin, cos, abs, floor, round, program_id, tile_id, all, span; helpers are `#[kernel]` functions of the library")),
+                None => Err(self.unknown_function(function, args.len(), span)),
             },
         }
+    }
+
+    fn unknown_function(&self, function: &str, args: usize, span: Span) -> Diagnostic {
+        if let Some((name, signature)) = FUNCTIONS.iter().find(|(name, _)| *name == function) {
+            return Diagnostic::new(span, format!("`{name}` does not take {args} arguments"))
+                .help(format!("write `{signature}`"));
+        }
+        let mut known: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
+        let helpers = self.library.values().filter(|it| it.grid.is_empty()).map(|it| it.name);
+        known.extend(helpers);
+        let list = FUNCTIONS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let diagnostic = Diagnostic::new(span, format!("unknown function `{function}`"));
+        diagnostic.help(match nearest(function, known.into_iter()) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => format!("functions: {list}; helpers are `#[kernel]` functions without a grid"),
+        })
     }
 
     pub(super) fn method(
@@ -240,7 +299,8 @@ impl Checker<'_> {
             }
         };
         let Some(dtype) = ty.dtype() else {
-            return Err(Diagnostic::new(span, format!("{} takes no new axis", describe_type(&ty))));
+            return Err(Diagnostic::new(span, format!("{} takes no new axis", describe_type(&ty)))
+                .help("decode it with `.f32()` first"));
         };
         let mut shape = ty.shape().to_vec();
         shape.insert(at, 1);
@@ -267,7 +327,7 @@ impl Checker<'_> {
             (_, None) => false,
         };
         if shape.is_empty() || !fits {
-            return Err(Diagnostic::new(span, format!("{op:?} does not fold {}", describe_type(&ty)))
+            return Err(Diagnostic::new(span, format!("`{op}` does not fold {}", describe_type(&ty)))
                 .help("sum, max and min fold tiles of numbers, any folds tiles of bool; elementwise: `a.max(b)`"));
         }
         let dtype = ty.dtype().expect("checked above");
@@ -419,7 +479,12 @@ impl Checker<'_> {
     fn load(&mut self, place: &Expr, fill: Option<&Expr>) -> Result<Item> {
         let (tensor, index) = self.place(place)?;
         let (index, shape) = self.index(tensor, index)?;
-        let element = self.kernel.params[tensor as usize].kind.element();
+        let param = &self.kernel.params[tensor as usize];
+        let element = param.kind.element();
+        if element == Element::Int8 && param.kind.is_mutable() {
+            return Err(Diagnostic::new(place.span, format!("`{}` is written as int8 blocks here", param.name))
+                .help("int8 activations are read by another kernel than the one that writes them; keep the tile in a variable"));
+        }
         let fill = match (fill, element) {
             (None, _) => None,
             (Some(fill), Element::Plain(dtype)) => {
@@ -496,14 +561,19 @@ impl Checker<'_> {
                     helper.params.len(),
                     args.len()
                 ),
-            ));
+            )
+            .help(format!(
+                "write `{}({})`",
+                helper.name,
+                helper.params.iter().map(|param| param.name).collect::<Vec<_>>().join(", ")
+            )));
         }
         if self.inline_depth == MAX_INLINE_DEPTH {
             return Err(Diagnostic::new(
                 span,
-                format!("helpers nest deeper than {MAX_INLINE_DEPTH}"),
+                format!("`{}` nests deeper than {MAX_INLINE_DEPTH} calls", helper.name),
             )
-            .help("helpers cannot be recursive"));
+            .help("helpers are inlined, so they cannot call themselves; write a loop"));
         }
         let mut items = Vec::new();
         for (param, arg) in helper.params.iter().zip(args) {

@@ -81,7 +81,11 @@ impl Checker<'_> {
         }
         let mut known: Vec<String> = self.scopes.names().into_iter().map(str::to_owned).collect();
         known.extend(self.kernel.dims.iter().cloned());
-        diagnostic.help(format!("in scope: {}", known.join(", ")))
+        let nearest = nearest(name, known.iter().map(String::as_str));
+        diagnostic.help(match nearest {
+            Some(nearest) => format!("did you mean `{nearest}`? In scope: {}", known.join(", ")),
+            None => format!("in scope: {}", known.join(", ")),
+        })
     }
 
     /// A scalar or tile; literals take i32, f32 or bool.
@@ -172,7 +176,7 @@ impl Checker<'_> {
         if !fits {
             return Err(Diagnostic::new(
                 span,
-                format!("{op:?} does not apply to {}", describe_type(&ty)),
+                format!("`{op}` does not apply to {}", describe_type(&ty)),
             )
             .help("convert with `.f32()` first"));
         }
@@ -182,7 +186,7 @@ impl Checker<'_> {
     pub(super) fn binary(&mut self, op: BinaryOp, a: &Item, b: &Item, span: Span) -> Result<Item> {
         if let (Item::Int(a), Item::Int(b)) = (a, b) {
             return fold_int(op, *a, *b).map(Item::Int).ok_or_else(|| {
-                Diagnostic::new(span, format!("{a} {op:?} {b} has no value"))
+                Diagnostic::new(span, format!("`{a} {} {b}` has no value", symbol(op)))
                     .help("check the constants of the schedule")
             });
         }
@@ -194,7 +198,13 @@ impl Checker<'_> {
                 BinaryOp::Div => a / b,
                 BinaryOp::Min => a.min(*b),
                 BinaryOp::Max => a.max(*b),
-                _ => return Err(Diagnostic::new(span, format!("{op:?} does not apply to floats"))),
+                _ => {
+                    return Err(Diagnostic::new(
+                        span,
+                        format!("`{}` does not apply to floats", symbol(op)),
+                    )
+                    .help("floats take + - * / and .min() .max()"));
+                }
             };
             return Ok(Item::Float(value));
         }
@@ -212,7 +222,7 @@ impl Checker<'_> {
         if !fits {
             return Err(Diagnostic::new(
                 span,
-                format!("{op:?} does not apply to {}", describe_type(&ty)),
+                format!("`{}` does not apply to {}", symbol(op), describe_type(&ty)),
             )
             .help("decode weights with `.f32()`, convert numbers with `.i32()` or `.f32()`"));
         }
@@ -246,6 +256,19 @@ impl Checker<'_> {
     /// Both operands as values of one type and shape: literals adapt, scalars and unit axes repeat.
     pub(super) fn operands(&mut self, a: &Item, b: &Item, span: Span) -> Result<(Value, Value)> {
         let (a, b) = match (a, b) {
+            (Item::Value(a), Item::Value(b))
+                if self.number_type(*a, span)? != self.number_type(*b, span)? =>
+            {
+                let (a, b) = (self.ty(*a), self.ty(*b));
+                let float = a.dtype() == Some(DType::F32) || b.dtype() == Some(DType::F32);
+                let help = if float {
+                    "convert the other with `.f32()`"
+                } else {
+                    "convert one with `.i32()` or `.u32()`"
+                };
+                let message = format!("{} and {} do not mix", describe_type(a), describe_type(b));
+                return Err(Diagnostic::new(span, message).help(help));
+            }
             (Item::Value(a), b) => {
                 let dtype = self.number_type(*a, span)?;
                 (*a, self.coerce(b, dtype, span)?)
@@ -301,7 +324,8 @@ impl Checker<'_> {
             return Ok(value);
         }
         let Some(dtype) = ty.dtype() else {
-            return Err(Diagnostic::new(span, format!("{} does not repeat", describe_type(&ty))));
+            return Err(Diagnostic::new(span, format!("{} does not repeat", describe_type(&ty)))
+                .help("decode it with `.f32()` first"));
         };
         let result = Type::tile(dtype, shape.to_vec());
         if ty.is_scalar() {
@@ -359,10 +383,10 @@ impl Checker<'_> {
                 let start = scale(range.start, self);
                 let bound = range.bound.map(|bound| scale(bound, self));
                 let stride = u32::try_from(i64::from(range.stride) * factor)
-                    .map_err(|_| Diagnostic::new(span, "the stride does not fit 32 bits"))?;
+                    .map_err(|_| Diagnostic::new(span, "the stride does not fit 32 bits").help("use a smaller factor"))?;
                 Ok(Item::Range(RangeItem { start, known_end: range.known_end.map(|end| end * factor), bound, stride, ..range }))
             }
-            _ => Err(Diagnostic::new(span, format!("{op:?} does not apply to a range"))
+            _ => Err(Diagnostic::new(span, format!("`{}` does not apply to a range", symbol(op)))
                 .help("ranges shift by `+` and `-` and stretch by `*` with a constant; `.index()` gives the positions as a tile")),
         }
     }
@@ -453,4 +477,48 @@ fn fold_int(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
         BinaryOp::Shl => u32::try_from(b).ok().and_then(|b| a.checked_shl(b)),
         BinaryOp::Shr => u32::try_from(b).ok().and_then(|b| a.checked_shr(b)),
     }
+}
+
+/// How an operation is written in kernel source.
+pub(super) const fn symbol(op: BinaryOp) -> &'static str {
+    match op {
+        BinaryOp::Add => "+",
+        BinaryOp::Sub => "-",
+        BinaryOp::Mul => "*",
+        BinaryOp::Div => "/",
+        BinaryOp::Rem => "%",
+        BinaryOp::Min => "min",
+        BinaryOp::Max => "max",
+        BinaryOp::And => "&",
+        BinaryOp::Or => "|",
+        BinaryOp::Xor => "^",
+        BinaryOp::Shl => "<<",
+        BinaryOp::Shr => ">>",
+    }
+}
+
+/// The known name that `name` is likely a misspelling of: at most two letters changed, added, dropped or swapped.
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = if name.len() < 4 { 1 } else { 2 };
+    known
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, left) in a.chars().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, right) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(left != *right);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
 }

@@ -515,6 +515,12 @@ impl Emitter<'_> {
                         conditions.push(format!("{index} >= 0"));
                     }
                 }
+                // Lanes before the first position are masked one by one.
+                Operand::Affine { base, step } if guard.signed => {
+                    let positions = format!("tile::affine::<I>({base}, {step})");
+                    masks.push(format!("I::lt_i({positions}, I::splat_i({bound}))"));
+                    masks.push(format!("I::le_i(I::splat_i(0), {positions})"));
+                }
                 Operand::Affine { base, step: 1 } => counts.push(format!("({bound} - {base})")),
                 Operand::Affine { base, step } => {
                     counts.push(format!("tile::div_i({bound} - {base} + {step} - 1, {step})"))
