@@ -12,6 +12,8 @@ fn main() {
         tuning_cpu: iron_std::TUNING_CPU,
     };
     if let Err(error) = iron_codegen::emit::build_cpu_crate(&catalog, &|name| !matches!(name, "matmul" | "attention"), &out) {
-        println!("cargo::error={}", error.to_string().replace('\n', " "));
+        for line in error.to_string().lines() {
+            println!("cargo::error={line}");
+        }
     }
 }

@@ -13,8 +13,15 @@ fn main() {
     let mut ir = false;
     for arg in &args[2..] {
         if let Some((k, v)) = arg.split_once('=') {
-            if k == "pass" { options.until = Pass::parse(v); ir = true; continue; }
-            if k == "without" { options.without.push(Pass::parse(v).unwrap()); continue; }
+            if k == "pass" {
+                options.until = Pass::parse(v);
+                ir = true;
+                continue;
+            }
+            if k == "without" {
+                options.without.push(Pass::parse(v).unwrap());
+                continue;
+            }
             constants.insert(k.to_string(), v.parse().unwrap());
         } else if let Some(name) = arg.strip_prefix("w:") {
             bindings.push(Binding::Format(Format::parse(name).unwrap()));
@@ -26,11 +33,25 @@ fn main() {
             bindings.push(Binding::DType(DType::parse(arg).unwrap()));
         }
     }
-    let instance = Instance { function, bindings, constants, schedule: "test".into(), threads: None, stages: None };
+    let instance = Instance {
+        function,
+        bindings,
+        constants,
+        schedule: "test".into(),
+        threads: None,
+        stages: None,
+    };
     match compile_cpu(&instance, &library, &options) {
-        Ok(k) => if ir { println!("{k}") } else {
-            match target::cpu::emit(&k, "kernel") { Ok(t) => println!("{t}"), Err(d) => println!("{d}") }
-        },
+        Ok(k) => {
+            if ir {
+                println!("{k}")
+            } else {
+                match target::cpu::emit(&k, "kernel") {
+                    Ok(t) => println!("{t}"),
+                    Err(d) => println!("{d}"),
+                }
+            }
+        }
         Err(d) => println!("{d}"),
     }
 }

@@ -26,8 +26,14 @@ pub enum Pass {
 
 impl Pass {
     /// Every pass, in order.
-    pub const ALL: [Pass; 6] =
-        [Self::TypeCheck, Self::ConstFold, Self::TileLowering, Self::Fusion, Self::Schedule, Self::Vectorize];
+    pub const ALL: [Pass; 6] = [
+        Self::TypeCheck,
+        Self::ConstFold,
+        Self::TileLowering,
+        Self::Fusion,
+        Self::Schedule,
+        Self::Vectorize,
+    ];
 
     /// The spelling on the command line.
     pub const fn name(self) -> &'static str {
@@ -54,26 +60,47 @@ pub struct Options {
     pub until: Option<Pass>,
     /// Optional passes to leave out: Fusion, Schedule or Vectorize.
     pub without: Vec<Pass>,
+    /// Verify after every pass in release builds too; debug builds always do.
+    pub verify: bool,
 }
 
 impl Options {
     fn runs(&self, pass: Pass) -> bool {
         self.until.is_none_or(|until| pass <= until) && !self.without.contains(&pass)
     }
+
+    /// The pass left a well-formed kernel.
+    fn check(&self, kernel: &Kernel, pass: Pass) -> Result<(), Diagnostic> {
+        if !cfg!(debug_assertions) && !self.verify {
+            return Ok(());
+        }
+        let Err(faults) = iron_core::verify(kernel) else { return Ok(()) };
+        let mut fault = faults.into_iter().next().expect("a failure names at least one fault");
+        fault.message = format!("{} broke the kernel: {}", pass.name(), fault.message);
+        Err(fault)
+    }
 }
 
 /// Compiles `instance` for the CPU.
-pub fn compile_cpu(instance: &Instance, library: &Library, options: &Options) -> Result<Kernel, Diagnostic> {
+pub fn compile_cpu(
+    instance: &Instance,
+    library: &Library,
+    options: &Options,
+) -> Result<Kernel, Diagnostic> {
     let mut kernel = shared_passes(instance, library, options)?;
     if options.until.is_none_or(|until| until >= Pass::Schedule) {
         // Vector registers hold tiles only where maps run in vectors.
         let placed = options.runs(Pass::Schedule) && !options.without.contains(&Pass::Vectorize);
-        if placed { schedule::cpu::schedule(&mut kernel) } else { schedule::cpu::unscheduled(&mut kernel) }
-        check(&kernel, Pass::Schedule)?;
+        if placed {
+            schedule::cpu::schedule(&mut kernel)
+        } else {
+            schedule::cpu::unscheduled(&mut kernel)
+        }
+        options.check(&kernel, Pass::Schedule)?;
     }
     if options.runs(Pass::Vectorize) {
         vectorize::vectorize(&mut kernel, schedule::cpu::LANES);
-        check(&kernel, Pass::Vectorize)?;
+        options.check(&kernel, Pass::Vectorize)?;
     }
     Ok(kernel)
 }
@@ -90,42 +117,34 @@ pub fn compile_gpu(
         kernel.launch.threads = instance.threads.unwrap_or_default();
         kernel.launch.stages = instance.stages.unwrap_or_default();
         schedule::gpu::schedule(&mut kernel, machine)?;
-        check(&kernel, Pass::Schedule)?;
+        options.check(&kernel, Pass::Schedule)?;
     }
     Ok(kernel)
 }
 
 /// The passes that every target runs alike.
-fn shared_passes(instance: &Instance, library: &Library, options: &Options) -> Result<Kernel, Diagnostic> {
+fn shared_passes(
+    instance: &Instance,
+    library: &Library,
+    options: &Options,
+) -> Result<Kernel, Diagnostic> {
     let mut kernel = typecheck(instance, library)?;
-    check(&kernel, Pass::TypeCheck)?;
+    options.check(&kernel, Pass::TypeCheck)?;
     let named = |mut diagnostic: Diagnostic| {
         diagnostic.kernel = instance.name();
         diagnostic
     };
     if options.runs(Pass::ConstFold) {
         const_fold::const_fold(&mut kernel);
-        check(&kernel, Pass::ConstFold)?;
+        options.check(&kernel, Pass::ConstFold)?;
     }
     if options.runs(Pass::TileLowering) {
         tile_lowering::tile_lowering(&mut kernel).map_err(named)?;
-        check(&kernel, Pass::TileLowering)?;
+        options.check(&kernel, Pass::TileLowering)?;
     }
     if options.runs(Pass::Fusion) {
         fusion::fusion(&mut kernel);
-        check(&kernel, Pass::Fusion)?;
+        options.check(&kernel, Pass::Fusion)?;
     }
     Ok(kernel)
-}
-
-/// In debug builds: the pass left a well-formed kernel.
-fn check(kernel: &Kernel, pass: Pass) -> Result<(), Diagnostic> {
-    if cfg!(debug_assertions) {
-        if let Err(faults) = iron_core::verify(kernel) {
-            let mut fault = faults.into_iter().next().expect("a failure names at least one fault");
-            fault.message = format!("{} broke the kernel: {}", pass.name(), fault.message);
-            return Err(fault);
-        }
-    }
-    Ok(())
 }

@@ -90,7 +90,12 @@ impl Instance {
             if !binding.satisfies(generic.bound) {
                 return Err(Diagnostic::new(
                     generic.span,
-                    format!("`{}` is bound by {:?}, the instance list gives `{}`", generic.name, generic.bound, binding.name()),
+                    format!(
+                        "`{}` is bound by {:?}, the instance list gives `{}`",
+                        generic.name,
+                        generic.bound,
+                        binding.name()
+                    ),
                 ));
             }
         }

@@ -7,3 +7,4 @@ pub mod passes;
 pub mod target;
 
 pub use instance::{Binding, Instance};
+pub use target::Target;

@@ -33,7 +33,11 @@ macro_rules! each_operand {
             };
         }
         match $kind {
-            OpKind::Const(_) | OpKind::ProgramId(_) | OpKind::Dim(_) | OpKind::Param(_) | OpKind::Barrier => {}
+            OpKind::Const(_)
+            | OpKind::ProgramId(_)
+            | OpKind::Dim(_)
+            | OpKind::Param(_)
+            | OpKind::Barrier => {}
             OpKind::Unary(_, value)
             | OpKind::Cast(value)
             | OpKind::Bitcast(value)

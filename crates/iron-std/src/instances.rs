@@ -5,7 +5,10 @@ pub const INSTANCES: &[(&str, &[&[&str]])] = &[
     ("matmul", MATMUL),
     ("attention", &[&["f16"], &["f32"]]),
     ("append_kv", &[&["f16"], &["f32"]]),
-    ("embed", &[&["f32"], &["f16"], &["bf16"], &["q8_0"], &["q4_0"], &["q4_1"], &["q4_k"], &["q6_k"]]),
+    (
+        "embed",
+        &[&["f32"], &["f16"], &["bf16"], &["q8_0"], &["q4_0"], &["q4_1"], &["q4_k"], &["q6_k"]],
+    ),
     ("take_rows", PLAIN),
     ("rms_norm", ACTIVATIONS),
     ("add_rms_norm", ACTIVATIONS),
@@ -46,3 +49,63 @@ const MATMUL: &[&[&str]] = &[
 
 /// Schedules for the CPU.
 pub const TUNING_CPU: &str = include_str!("../tuning/cpu.toml");
+
+/// The kernels to compile for GPUs: activations are floats there, so nothing is int8.
+pub const INSTANCES_GPU: &[(&str, &[&[&str]])] = &[
+    ("matmul", MATMUL_GPU),
+    ("attention", &[&["f16"], &["f32"]]),
+    ("append_kv", &[&["f16"], &["f32"]]),
+    (
+        "embed",
+        &[&["f32"], &["f16"], &["bf16"], &["q8_0"], &["q4_0"], &["q4_1"], &["q4_k"], &["q6_k"]],
+    ),
+    ("take_rows", PLAIN),
+    ("rms_norm", ACTIVATIONS_GPU),
+    ("add_rms_norm", ACTIVATIONS_GPU),
+    ("rope", PLAIN),
+    ("rope_interleaved", PLAIN),
+    ("silu_mul", ACTIVATIONS_GPU),
+    ("gelu_mul", ACTIVATIONS_GPU),
+    ("gelu_erf_mul", ACTIVATIONS_GPU),
+    ("add", PLAIN),
+    ("add_bias", PLAIN),
+    ("softmax", PLAIN),
+    ("argmax", PLAIN),
+    ("quantize", ACTIVATIONS_GPU),
+    ("sample", PLAIN),
+];
+
+/// f32 for truth; f16 and bf16 are what matrix units multiply.
+const ACTIVATIONS_GPU: &[&[&str]] = &[&["f32"], &["f16"], &["bf16"]];
+
+const MATMUL_GPU: &[&[&str]] = &[
+    &["f16", "q8_0"],
+    &["f16", "q4_0"],
+    &["f16", "q4_1"],
+    &["f16", "q4_k"],
+    &["f16", "q6_k"],
+    &["f16", "f16"],
+    &["bf16", "q8_0"],
+    &["bf16", "q4_0"],
+    &["bf16", "q4_1"],
+    &["bf16", "q4_k"],
+    &["bf16", "q6_k"],
+    &["bf16", "bf16"],
+    &["f32", "q8_0"],
+    &["f32", "q4_0"],
+    &["f32", "q4_1"],
+    &["f32", "q4_k"],
+    &["f32", "q6_k"],
+    &["f32", "f32"],
+    &["f32", "f16"],
+    &["f32", "bf16"],
+];
+
+/// Schedules for CUDA.
+pub const TUNING_CUDA: &str = include_str!("../tuning/cuda.toml");
+
+/// Schedules for Metal.
+pub const TUNING_METAL: &str = include_str!("../tuning/metal.toml");
+
+/// The most functions that may be compiled for each target. Build times grow with them: raise it knowingly.
+pub const BUDGET: &[(&str, usize)] = &[("cpu", 140), ("cuda", 140), ("metal", 140)];

@@ -8,7 +8,7 @@ pub mod reference;
 
 mod instances;
 
-pub use instances::{INSTANCES, TUNING_CPU};
+pub use instances::{BUDGET, INSTANCES, INSTANCES_GPU, TUNING_CPU, TUNING_CUDA, TUNING_METAL};
 
 use iron_core::syntax::Function;
 

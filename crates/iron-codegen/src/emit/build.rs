@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use iron_core::Diagnostic;
 use iron_core::syntax::Function;
 use iron_core::tuning::Tuning;
+use iron_core::{Diagnostic, render};
 
 use super::plan::{Plan, PlanError};
 use super::rust::cpu_crate;
@@ -42,27 +42,36 @@ impl std::error::Error for BuildError {}
 
 impl From<PlanError> for BuildError {
     fn from(error: PlanError) -> Self {
-        Self::Plan(error.to_string())
+        match error {
+            PlanError::Kernel(diagnostic) => diagnostic.into(),
+            PlanError::List(message) => Self::Plan(message),
+        }
     }
 }
 
 impl From<Diagnostic> for BuildError {
     fn from(error: Diagnostic) -> Self {
-        Self::Plan(error.to_string())
+        Self::Plan(render(&error))
     }
 }
 
 impl Catalog<'_> {
     /// The plan for the CPU.
     pub fn plan_cpu(&self) -> Result<Plan, BuildError> {
-        let tuning = Tuning::parse(self.tuning_cpu).map_err(|error| BuildError::Plan(error.to_string()))?;
+        let tuning =
+            Tuning::parse(self.tuning_cpu).map_err(|error| BuildError::Plan(error.to_string()))?;
         Ok(Plan::new(self.functions, self.instances, &tuning)?)
     }
 }
 
 /// Writes `kernels.rs` with the CPU kernels that `include` admits into `out`, unless it is there already.
-pub fn build_cpu_crate(catalog: &Catalog<'_>, include: &dyn Fn(&str) -> bool, out: &Path) -> Result<(), BuildError> {
-    let chosen: Vec<_> = catalog.instances.iter().copied().filter(|(name, _)| include(name)).collect();
+pub fn build_cpu_crate(
+    catalog: &Catalog<'_>,
+    include: &dyn Fn(&str) -> bool,
+    out: &Path,
+) -> Result<(), BuildError> {
+    let chosen: Vec<_> =
+        catalog.instances.iter().copied().filter(|(name, _)| include(name)).collect();
     let catalog = Catalog { instances: &chosen, ..*catalog };
     let plan = catalog.plan_cpu()?;
     let library = catalog.functions.iter().map(|function| (function.name, *function)).collect();

@@ -1,24 +1,32 @@
 //! `manifest.json`: what a host needs to launch every compiled kernel.
 
-use iron_core::ir::{DimExpr, ParamKind};
+use iron_core::ir::{DimExpr, Kernel, ParamKind};
 use serde_json::{Value, json};
 
-use super::plan::{Plan, PlannedSchedule};
+use super::plan::PlannedSchedule;
+use crate::target::Target;
 
-/// The manifest of `plan` for one target.
-pub fn manifest(plan: &Plan, target: &str) -> Value {
-    let kernels: Vec<Value> = plan
-        .kernels
-        .iter()
-        .flat_map(|kernel| &kernel.instances)
-        .flat_map(|instance| &instance.schedules)
-        .map(entry)
-        .collect();
-    json!({ "version": 1, "target": target, "count": kernels.len(), "kernels": kernels })
+/// A planned schedule and what became of it.
+#[derive(Debug)]
+pub struct Compiled<'p> {
+    /// What was asked for.
+    pub planned: &'p PlannedSchedule,
+    /// After the last pass.
+    pub kernel: Kernel,
+    /// The target's text.
+    pub text: String,
 }
 
-fn entry(schedule: &PlannedSchedule) -> Value {
-    let kernel = &schedule.kernel;
+/// The manifest of one target: an entry for every compiled kernel.
+pub fn manifest(target: Target, compiled: &[Compiled<'_>]) -> Value {
+    let kernels: Vec<Value> = compiled.iter().map(|it| entry(target, it)).collect();
+    json!({ "target": target.name(), "count": kernels.len(), "kernels": kernels })
+}
+
+fn entry(target: Target, compiled: &Compiled<'_>) -> Value {
+    let (schedule, kernel) = (compiled.planned, &compiled.kernel);
+    let function = schedule.instance.function;
+    let native = function.native.iter().find(|(name, _)| *name == target.name());
     let extent = |expr: &DimExpr| extent(expr, &kernel.dims);
     let params: Vec<Value> = kernel
         .params
@@ -39,7 +47,8 @@ fn entry(schedule: &PlannedSchedule) -> Value {
             }
         })
         .collect();
-    let mut when: Vec<String> = schedule.limits.iter().map(|(dim, limit)| format!("{dim} <= {limit}")).collect();
+    let mut when: Vec<String> =
+        schedule.limits.iter().map(|(dim, limit)| format!("{dim} <= {limit}")).collect();
     when.extend(schedule.when.as_ref().map(ToString::to_string));
     json!({
         "name": schedule.instance.name(),
@@ -52,7 +61,10 @@ fn entry(schedule: &PlannedSchedule) -> Value {
         "params": params,
         "grid": kernel.grid.iter().map(extent).collect::<Vec<_>>(),
         "threads": kernel.launch.threads,
-        "source": "generated",
+        "shared_bytes": kernel.launch.shared_bytes,
+        "stages": kernel.launch.stages,
+        "source": native.map_or_else(|| "generated".to_owned(), |(_, path)| format!("native: {path}")),
+        "hash": format!("{:016x}", fnv(compiled.text.as_bytes())),
     })
 }
 
@@ -74,4 +86,11 @@ fn extent(expr: &DimExpr, dims: &[String]) -> String {
             }
         }
     }
+}
+
+/// FNV-1a over 64 bits: tells texts apart, guards against nothing.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }

@@ -6,6 +6,6 @@ mod plan;
 mod rust;
 
 pub use build::{BuildError, Catalog, build_cpu_crate};
-pub use manifest::manifest;
+pub use manifest::{Compiled, manifest};
 pub use plan::{Plan, PlanError, PlannedInstance, PlannedKernel, PlannedSchedule};
 pub use rust::cpu_crate;

@@ -72,16 +72,22 @@ impl std::error::Error for PlanError {}
 
 impl Plan {
     /// Plans the kernels of `list` for one target's `tuning`.
-    pub fn new(functions: &[&'static Function], list: &[(&str, &[&[&str]])], tuning: &Tuning) -> Result<Self, PlanError> {
-        let library: Library = functions.iter().map(|function| (function.name, *function)).collect();
+    pub fn new(
+        functions: &[&'static Function],
+        list: &[(&str, &[&[&str]])],
+        tuning: &Tuning,
+    ) -> Result<Self, PlanError> {
+        let library: Library =
+            functions.iter().map(|function| (function.name, *function)).collect();
         let mut kernels = Vec::new();
         for (name, choices) in list {
-            let function = library
-                .get(name)
-                .copied()
-                .ok_or_else(|| PlanError::List(format!("the instance list names `{name}`, which is no kernel")))?;
-            let instances =
-                choices.iter().map(|choice| instance(function, choice, tuning, &library)).collect::<Result<Vec<_>, _>>()?;
+            let function = library.get(name).copied().ok_or_else(|| {
+                PlanError::List(format!("the instance list names `{name}`, which is no kernel"))
+            })?;
+            let instances = choices
+                .iter()
+                .map(|choice| instance(function, choice, tuning, &library))
+                .collect::<Result<Vec<_>, _>>()?;
             kernels.push(PlannedKernel { function, instances });
         }
         Ok(Self { kernels })
@@ -89,7 +95,11 @@ impl Plan {
 
     /// Number of compiled functions: instances times their schedules.
     pub fn count(&self) -> usize {
-        self.kernels.iter().flat_map(|kernel| &kernel.instances).map(|instance| instance.schedules.len()).sum()
+        self.kernels
+            .iter()
+            .flat_map(|kernel| &kernel.instances)
+            .map(|instance| instance.schedules.len())
+            .sum()
     }
 }
 
@@ -99,15 +109,17 @@ fn instance(
     tuning: &Tuning,
     library: &Library,
 ) -> Result<PlannedInstance, PlanError> {
-    let fault = |message: String| PlanError::List(format!("{} [{}]: {message}", function.name, names.join(", ")));
+    let fault = |message: String| {
+        PlanError::List(format!("{} [{}]: {message}", function.name, names.join(", ")))
+    };
     if names.len() != function.generics.len() {
         return Err(fault(format!("has {} generics", function.generics.len())));
     }
     let mut bindings = Vec::new();
     let mut pairs = Vec::new();
     for (generic, name) in function.generics.iter().zip(names) {
-        let binding =
-            parse_binding(generic.bound, name).ok_or_else(|| fault(format!("`{name}` is no {:?}", generic.bound)))?;
+        let binding = parse_binding(generic.bound, name)
+            .ok_or_else(|| fault(format!("`{name}` is no {:?}", generic.bound)))?;
         bindings.push(binding);
         pairs.push((generic.name, *name));
     }
@@ -116,6 +128,13 @@ fn instance(
         for schedule in tuning.schedules(function.name, &pairs) {
             let mut constants: BTreeMap<String, i64> = schedule.constants.clone();
             constants.extend(variants.iter().map(|(name, value)| (name.clone(), *value)));
+            // Constants may settle a condition: `HEAD_DIM <= 128` is no schedule of the other sizes.
+            let lookup = |name: &str| constants.get(name).copied();
+            let when = schedule.when.as_ref().map(|when| when.bind(&lookup));
+            if when.as_ref().is_some_and(never) {
+                continue;
+            }
+            let when = when.filter(|when| *when != Predicate::Const(true));
             let mut schedule_name = schedule.name.clone();
             for (name, value) in &variants {
                 if is_varied(function, name) {
@@ -130,15 +149,13 @@ fn instance(
                 threads: schedule.threads,
                 stages: schedule.stages,
             };
-            let options = Options { until: Some(Pass::TypeCheck), without: Vec::new() };
+            let options = Options { until: Some(Pass::TypeCheck), ..Options::default() };
             let kernel = compile_cpu(&planned, library, &options).map_err(PlanError::Kernel)?;
             let limits = variants
                 .iter()
                 .filter(|(name, _)| kernel.dims.contains(&name.to_lowercase()))
                 .map(|(name, value)| (name.to_lowercase(), *value))
                 .collect();
-            let lookup = |name: &str| planned.constants.get(name).copied();
-            let when = schedule.when.as_ref().map(|when| when.bind(&lookup));
             schedules.push(PlannedSchedule { instance: planned, when, limits, kernel });
         }
     }
@@ -148,12 +165,23 @@ fn instance(
     Ok(PlannedInstance { bindings, schedules })
 }
 
+fn never(when: &Predicate) -> bool {
+    match when {
+        Predicate::Const(truth) => !truth,
+        Predicate::And(a, b) => never(a) || never(b),
+        Predicate::Or(a, b) => never(a) && never(b),
+        Predicate::Compare(..) | Predicate::Not(_) => false,
+    }
+}
+
 fn parse_binding(bound: Bound, name: &str) -> Option<Binding> {
     match bound {
         Bound::Float | Bound::Int => DType::parse(name).map(Binding::DType),
         Bound::Format => Format::parse(name).map(Binding::Format),
         Bound::Activation if name == "int8" => Some(Binding::Activation(ActivationKind::Int8)),
-        Bound::Activation => DType::parse(name).map(|dtype| Binding::Activation(ActivationKind::Plain(dtype))),
+        Bound::Activation => {
+            DType::parse(name).map(|dtype| Binding::Activation(ActivationKind::Plain(dtype)))
+        }
     }
     .filter(|binding| binding.satisfies(bound))
 }
@@ -183,6 +211,8 @@ fn variant_choices(function: &Function) -> Vec<Vec<(String, i64)>> {
 
 /// Whether two kernels agree on what the host must know: dimensions, parameters, shapes.
 pub(super) fn same_contract(a: &Kernel, b: &Kernel) -> bool {
-    let shapes = |kernel: &Kernel| -> Vec<Vec<DimExpr>> { kernel.params.iter().map(|param| param.kind.shape().to_vec()).collect() };
+    let shapes = |kernel: &Kernel| -> Vec<Vec<DimExpr>> {
+        kernel.params.iter().map(|param| param.kind.shape().to_vec()).collect()
+    };
     a.dims == b.dims && shapes(a) == shapes(b) && a.grid.len() == b.grid.len()
 }

@@ -13,7 +13,11 @@ use crate::passes::typecheck::Library;
 use crate::target::cpu;
 
 /// Prints the kernels of `plan` whose names `include` admits.
-pub fn cpu_crate(plan: &Plan, library: &Library, include: &dyn Fn(&str) -> bool) -> Result<String, Diagnostic> {
+pub fn cpu_crate(
+    plan: &Plan,
+    library: &Library,
+    include: &dyn Fn(&str) -> bool,
+) -> Result<String, Diagnostic> {
     let mut text = String::from("// Generated from the kernels of iron-std.\n\n");
     for kernel in plan.kernels.iter().filter(|kernel| include(kernel.function.name)) {
         text.push_str(&kernel_module(kernel, library)?);
@@ -35,8 +39,13 @@ fn kernel_module(kernel: &PlannedKernel, library: &Library) -> Result<String, Di
     text.push_str("}\n\n");
     let first = &kernel.instances[0].schedules[0].kernel;
     let fault = |schedule: &PlannedSchedule| {
-        Diagnostic::new(function.span, format!("`{}` has other shapes than the first instance", schedule.instance.name()))
-            .help("a variant with several values cannot be part of a parameter's shape; use a dimension")
+        Diagnostic::new(
+            function.span,
+            format!("`{}` has other shapes than the first instance", schedule.instance.name()),
+        )
+        .help(
+            "a variant with several values cannot be part of a parameter's shape; use a dimension",
+        )
     };
     for schedule in kernel.instances.iter().flat_map(|instance| &instance.schedules) {
         if !same_contract(first, &schedule.kernel) {
@@ -50,8 +59,13 @@ fn kernel_module(kernel: &PlannedKernel, library: &Library) -> Result<String, Di
 
 fn descriptor(kernel: &PlannedKernel, first: &Kernel) -> String {
     let function = kernel.function;
-    let mut text = format!("/// The contract and the compiled instances of [`{}()`].\n", function.name);
-    let _ = writeln!(text, "pub static {}: KernelDescriptor = KernelDescriptor {{", function.name.to_uppercase());
+    let mut text =
+        format!("/// The contract and the compiled instances of [`{}()`].\n", function.name);
+    let _ = writeln!(
+        text,
+        "pub static {}: KernelDescriptor = KernelDescriptor {{",
+        function.name.to_uppercase()
+    );
     let _ = writeln!(text, "    name: {:?},\n    dims: &{:?},", function.name, first.dims);
     text.push_str("    params: &[\n");
     for (param, declared) in first.params.iter().zip(function.params) {
@@ -66,8 +80,13 @@ fn descriptor(kernel: &PlannedKernel, first: &Kernel) -> String {
     let generics: Vec<&str> = function.generics.iter().map(|generic| generic.name).collect();
     let _ = writeln!(text, "    generics: &{generics:?},\n    instances: &[");
     for instance in &kernel.instances {
-        let bindings: Vec<String> = instance.bindings.iter().map(|binding| binding_text(*binding)).collect();
-        let _ = writeln!(text, "        InstanceDescriptor {{ bindings: &[{}], schedules: &[", bindings.join(", "));
+        let bindings: Vec<String> =
+            instance.bindings.iter().map(|binding| binding_text(*binding)).collect();
+        let _ = writeln!(
+            text,
+            "        InstanceDescriptor {{ bindings: &[{}], schedules: &[",
+            bindings.join(", ")
+        );
         for schedule in &instance.schedules {
             let _ = writeln!(
                 text,
@@ -91,13 +110,18 @@ fn predicate(schedule: &PlannedSchedule) -> String {
     let mut conditions: Vec<String> = schedule
         .limits
         .iter()
-        .filter_map(|(dim, limit)| dims.iter().position(|name| name == dim).map(|at| format!("d[{at}] <= {limit}")))
+        .filter_map(|(dim, limit)| {
+            dims.iter().position(|name| name == dim).map(|at| format!("d[{at}] <= {limit}"))
+        })
         .collect();
     if let Some(when) = &schedule.when {
         match when.to_rust(dims) {
             Ok(condition) => conditions.push(format!("({condition})")),
             // Shown by rustc at the generated line; the name tells what is wrong.
-            Err(unknown) => conditions.push(format!("compile_error!({:?})", format!("{}: {unknown:?}", schedule.instance.name()))),
+            Err(unknown) => conditions.push(format!(
+                "compile_error!({:?})",
+                format!("{}: {unknown:?}", schedule.instance.name())
+            )),
         }
     }
     if conditions.is_empty() { "{ let _ = d; true }".to_owned() } else { conditions.join(" && ") }
@@ -141,22 +165,35 @@ fn shape(shape: &[DimExpr]) -> String {
 }
 
 fn param_kind(function: &Function, kind: &ParamKind, declared: &ParamType) -> String {
-    let element = |name: &str, fixed: Binding| match function.generics.iter().position(|generic| generic.name == name) {
+    let element = |name: &str, fixed: Binding| match function
+        .generics
+        .iter()
+        .position(|generic| generic.name == name)
+    {
         Some(index) => format!("Element::Generic({index})"),
         None => format!("Element::Fixed({})", binding_text(fixed)),
     };
     match (kind, declared) {
-        (ParamKind::Tensor { dtype, shape: extents, mutable }, ParamType::Tensor { element: name, .. }) => format!(
+        (
+            ParamKind::Tensor { dtype, shape: extents, mutable },
+            ParamType::Tensor { element: name, .. },
+        ) => format!(
             "ParamKind::Tensor {{ element: {}, shape: {}, mutable: {mutable} }}",
             element(name, Binding::DType(*dtype)),
             shape(extents)
         ),
-        (ParamKind::Quantized { format, shape: extents }, ParamType::Quantized { format: name, .. }) => format!(
+        (
+            ParamKind::Quantized { format, shape: extents },
+            ParamType::Quantized { format: name, .. },
+        ) => format!(
             "ParamKind::Quantized {{ element: {}, shape: {} }}",
             element(name, Binding::Format(*format)),
             shape(extents)
         ),
-        (ParamKind::Activations { kind, shape: extents, mutable }, ParamType::Activations { kind: name, .. }) => format!(
+        (
+            ParamKind::Activations { kind, shape: extents, mutable },
+            ParamType::Activations { kind: name, .. },
+        ) => format!(
             "ParamKind::Activations {{ element: {}, shape: {}, mutable: {mutable} }}",
             element(name, Binding::Activation(*kind)),
             shape(extents)
@@ -170,8 +207,12 @@ fn binding_text(binding: Binding) -> String {
     match binding {
         Binding::DType(dtype) => format!("Binding::DType(DType::{dtype:?})"),
         Binding::Format(format) => format!("Binding::Format(Format::{format:?})"),
-        Binding::Activation(ActivationKind::Int8) => "Binding::Activation(ActivationKind::Int8)".to_owned(),
-        Binding::Activation(ActivationKind::Plain(dtype)) => format!("Binding::Activation(ActivationKind::{dtype:?})"),
+        Binding::Activation(ActivationKind::Int8) => {
+            "Binding::Activation(ActivationKind::Int8)".to_owned()
+        }
+        Binding::Activation(ActivationKind::Plain(dtype)) => {
+            format!("Binding::Activation(ActivationKind::{dtype:?})")
+        }
     }
 }
 
@@ -185,8 +226,13 @@ fn wrapper(function: &Function) -> String {
     for param in function.params {
         let _ = writeln!(text, "/// * `{}`: {}", param.name, describe(function, &param.ty));
     }
-    let parameters: Vec<String> = function.params.iter().map(|param| format!("{}: {}", param.name, rust_type(&param.ty))).collect();
-    let arguments: Vec<String> = function.params.iter().map(|param| argument(param.name, &param.ty)).collect();
+    let parameters: Vec<String> = function
+        .params
+        .iter()
+        .map(|param| format!("{}: {}", param.name, rust_type(&param.ty)))
+        .collect();
+    let arguments: Vec<String> =
+        function.params.iter().map(|param| argument(param.name, &param.ty)).collect();
     let _ = writeln!(
         text,
         "pub fn {}(cmd: &CommandBuffer, {}) -> Result<()> {{\n    cmd.encode(&{}, &[{}])\n}}\n",
@@ -230,14 +276,27 @@ fn describe(function: &Function, ty: &ParamType) -> String {
         },
         None => name.to_owned(),
     };
-    let extents = |shape: &[iron_core::syntax::Expr]| shape.iter().map(source).collect::<Vec<_>>().join(", ");
+    let extents =
+        |shape: &[iron_core::syntax::Expr]| shape.iter().map(source).collect::<Vec<_>>().join(", ");
     match ty {
         ParamType::Tensor { element, shape, mutable } => {
-            format!("{}, `[{}]`{}", name(element), extents(shape), if *mutable { ", written" } else { "" })
+            format!(
+                "{}, `[{}]`{}",
+                name(element),
+                extents(shape),
+                if *mutable { ", written" } else { "" }
+            )
         }
-        ParamType::Quantized { format, shape } => format!("weights, {}, `[{}]`", name(format), extents(shape)),
+        ParamType::Quantized { format, shape } => {
+            format!("weights, {}, `[{}]`", name(format), extents(shape))
+        }
         ParamType::Activations { kind, shape, mutable } => {
-            format!("activations, {}, `[{}]`{}", name(kind), extents(shape), if *mutable { ", written" } else { "" })
+            format!(
+                "activations, {}, `[{}]`{}",
+                name(kind),
+                extents(shape),
+                if *mutable { ", written" } else { "" }
+            )
         }
         ParamType::Scalar(dtype) => (*dtype).to_owned(),
         ParamType::Value => "any".to_owned(),

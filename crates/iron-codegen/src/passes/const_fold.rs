@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use iron_core::DType;
 use iron_core::ir::{BinaryOp, Block, CompareOp, Const, Kernel, Op, OpKind, Type, UnaryOp, Value};
 use iron_core::visit::Substitution;
-use iron_core::DType;
 
 /// Runs the pass.
 pub fn const_fold(kernel: &mut Kernel) {
@@ -22,7 +22,9 @@ pub fn drop_unused(kernel: &mut Kernel) {
         let mut dropped = false;
         kernel.body.walk_blocks_mut(&mut |block| {
             let before = block.ops.len();
-            block.ops.retain(|op| op.kind.writes() || op.results.iter().any(|result| uses.of(*result) > 0));
+            block.ops.retain(|op| {
+                op.kind.writes() || op.results.iter().any(|result| uses.of(*result) > 0)
+            });
             dropped |= block.ops.len() != before;
         });
         if !dropped {
@@ -100,28 +102,39 @@ impl Folder {
     /// What identifies an operation that may be shared; `None` when each occurrence counts.
     fn key(&self, kernel: &Kernel, op: &Op) -> Option<String> {
         let shareable = match &op.kind {
-            OpKind::For { .. } | OpKind::If { .. } | OpKind::Map(_) | OpKind::DotTile { .. } => false,
+            OpKind::For { .. } | OpKind::If { .. } | OpKind::Map(_) | OpKind::DotTile { .. } => {
+                false
+            }
             kind if kind.writes() => false,
-            OpKind::Load { tensor, .. } | OpKind::ElementLoad { tensor, .. } | OpKind::DecodeRow { tensor, .. } => {
+            OpKind::Load { tensor, .. }
+            | OpKind::ElementLoad { tensor, .. }
+            | OpKind::DecodeRow { tensor, .. } => {
                 !kernel.params[*tensor as usize].kind.is_mutable()
             }
             _ => true,
         };
         // The type is part of the key: casts of one value to two types differ only there.
-        shareable.then(|| format!("{:?} : {:?}", op.kind, op.results.iter().map(|value| kernel.ty(*value)).collect::<Vec<_>>()))
+        shareable.then(|| {
+            format!(
+                "{:?} : {:?}",
+                op.kind,
+                op.results.iter().map(|value| kernel.ty(*value)).collect::<Vec<_>>()
+            )
+        })
     }
 
     fn fold(&self, kernel: &Kernel, op: &Op) -> Option<Folded> {
         let constant = |value: Value| self.constants.get(&value).copied();
         match op.kind {
-            OpKind::Unary(operation, a) => fold_unary(operation, constant(a)?).map(Folded::Constant),
+            OpKind::Unary(operation, a) => {
+                fold_unary(operation, constant(a)?).map(Folded::Constant)
+            }
             OpKind::Binary(operation, a, b) => match (constant(a), constant(b)) {
                 (Some(a), Some(b)) => fold_binary(operation, a, b).map(Folded::Constant),
                 (a_const, b_const) => simplify(operation, (a, a_const), (b, b_const)),
             },
-            OpKind::Compare(operation, a, b) => {
-                fold_compare(operation, constant(a)?, constant(b)?).map(|truth| Folded::Constant(Const::Bool(truth)))
-            }
+            OpKind::Compare(operation, a, b) => fold_compare(operation, constant(a)?, constant(b)?)
+                .map(|truth| Folded::Constant(Const::Bool(truth))),
             OpKind::Select(condition, a, b) => match constant(condition)? {
                 Const::Bool(true) => Some(Folded::Value(a)),
                 Const::Bool(false) => Some(Folded::Value(b)),
@@ -131,7 +144,9 @@ impl Folder {
                 let Type::Scalar(to) = kernel.ty(op.results[0]) else { return None };
                 fold_cast(constant(a)?, *to).map(Folded::Constant)
             }
-            OpKind::Reshape(a) | OpKind::Broadcast { value: a, .. } if kernel.ty(a) == kernel.ty(op.results[0]) => {
+            OpKind::Reshape(a) | OpKind::Broadcast { value: a, .. }
+                if kernel.ty(a) == kernel.ty(op.results[0]) =>
+            {
                 Some(Folded::Value(a))
             }
             _ => None,
@@ -145,7 +160,11 @@ enum Folded {
 }
 
 /// `x + 0`, `x * 1` and the like; only rules that hold for every value of `x`.
-fn simplify(op: BinaryOp, (a, a_const): (Value, Option<Const>), (b, b_const): (Value, Option<Const>)) -> Option<Folded> {
+fn simplify(
+    op: BinaryOp,
+    (a, a_const): (Value, Option<Const>),
+    (b, b_const): (Value, Option<Const>),
+) -> Option<Folded> {
     let is_zero = |constant: Option<Const>| matches!(constant, Some(Const::I32(0) | Const::U32(0)));
     let is_one = |constant: Option<Const>| match constant {
         Some(Const::I32(1) | Const::U32(1)) => true,

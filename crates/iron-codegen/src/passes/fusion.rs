@@ -1,19 +1,23 @@
 //! Pass 4, Fusion: maps over one index space become one map, and what a loop does not change leaves it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use iron_core::ir::{Block, Kernel, Map, MapInput, MapOutput, Op, OpKind, Value};
+use iron_core::ir::{Block, Const, Kernel, Map, MapInput, MapOutput, Op, OpKind, Value};
 use iron_core::visit::{Access, Substitution};
 
 /// Runs the pass.
 pub fn fusion(kernel: &mut Kernel) {
-    let mut body = std::mem::take(&mut kernel.body);
-    hoist_from_loops(kernel, &mut body);
-    kernel.body = body;
+    let mut integers = BTreeMap::new();
+    kernel.body.walk(&mut |op| {
+        if let OpKind::Const(Const::I32(value)) = op.kind {
+            integers.insert(op.results[0], value);
+        }
+    });
+    hoist_from_loops(&mut kernel.body, &integers);
     loop {
         let mut body = std::mem::take(&mut kernel.body);
         let outside = yields_outside(&body);
-        let changed = merge_maps(kernel, &mut body, &outside);
+        let changed = merge_maps(&mut body, &outside);
         kernel.body = body;
         super::const_fold::const_fold(kernel);
         if !changed {
@@ -30,19 +34,28 @@ fn yields_outside(body: &Block) -> BTreeSet<Value> {
 }
 
 /// Moves operations that depend on nothing inside a loop out of it, innermost loops first.
-fn hoist_from_loops(kernel: &Kernel, block: &mut Block) {
+///
+/// What reads memory leaves a loop only when the loop is known to run: its place may exist for nobody else.
+fn hoist_from_loops(block: &mut Block, integers: &BTreeMap<Value, i32>) {
     let mut ops = Vec::with_capacity(block.ops.len());
     for mut op in std::mem::take(&mut block.ops) {
         for inner in op.kind.blocks_mut() {
-            hoist_from_loops(kernel, inner);
+            hoist_from_loops(inner, integers);
         }
-        if let OpKind::For { body, .. } = &mut op.kind {
-            let written: BTreeSet<u32> =
-                body_accesses(body).into_iter().filter(|(_, access)| *access == Access::Write).map(|(tensor, _)| tensor).collect();
+        if let OpKind::For { lower, upper, body, .. } = &mut op.kind {
+            let runs = matches!(
+                (integers.get(lower), integers.get(upper)),
+                (Some(lower), Some(upper)) if lower < upper
+            );
+            let written: BTreeSet<u32> = body_accesses(body)
+                .into_iter()
+                .filter(|(_, access)| *access == Access::Write)
+                .map(|(tensor, _)| tensor)
+                .collect();
             let mut inside = body.defined_values();
             let mut kept = Vec::with_capacity(body.ops.len());
             for inner in std::mem::take(&mut body.ops) {
-                if is_hoistable(kernel, &inner, &inside, &written) {
+                if (runs || !inner.kind.reads()) && is_hoistable(&inner, &inside, &written) {
                     for result in &inner.results {
                         inside.remove(result);
                     }
@@ -62,8 +75,10 @@ fn body_accesses(block: &Block) -> BTreeSet<(u32, Access)> {
     block.ops.iter().flat_map(|op| op.kind.nested_accesses()).collect()
 }
 
-fn is_hoistable(kernel: &Kernel, op: &Op, inside: &BTreeSet<Value>, written: &BTreeSet<u32>) -> bool {
-    if op.kind.writes() || matches!(op.kind, OpKind::For { .. } | OpKind::If { .. } | OpKind::DotTile { .. }) {
+fn is_hoistable(op: &Op, inside: &BTreeSet<Value>, written: &BTreeSet<u32>) -> bool {
+    if op.kind.writes()
+        || matches!(op.kind, OpKind::For { .. } | OpKind::If { .. } | OpKind::DotTile { .. })
+    {
         return false;
     }
     // A tile that is read only to be overwritten in place (an accumulator's zeros) stays where it starts.
@@ -72,7 +87,8 @@ fn is_hoistable(kernel: &Kernel, op: &Op, inside: &BTreeSet<Value>, written: &BT
             return false;
         }
     }
-    let reads_written = op.kind.nested_accesses().iter().any(|(tensor, _)| written.contains(tensor));
+    let reads_written =
+        op.kind.nested_accesses().iter().any(|(tensor, _)| written.contains(tensor));
     let mut used = BTreeSet::new();
     op.kind.for_each_operand(|value| {
         used.insert(value);
@@ -80,27 +96,28 @@ fn is_hoistable(kernel: &Kernel, op: &Op, inside: &BTreeSet<Value>, written: &BT
     for inner in op.kind.blocks() {
         used.extend(inner.free_values());
     }
-    // Scalar memory reads may be out of bounds when the loop does not run at all.
-    let guarded = !matches!(op.kind, OpKind::Load { .. });
-    let _ = kernel;
-    guarded && !reads_written && used.is_disjoint(inside)
+    !reads_written && used.is_disjoint(inside)
 }
 
 /// Merges pairs of maps in `block` and inside it until none is left; returns whether it merged any.
-fn merge_maps(kernel: &mut Kernel, block: &mut Block, outside: &BTreeSet<Value>) -> bool {
+fn merge_maps(block: &mut Block, outside: &BTreeSet<Value>) -> bool {
     let mut changed = false;
     for op in &mut block.ops {
         if matches!(op.kind, OpKind::Map(_)) {
             continue;
         }
         for inner in op.kind.blocks_mut() {
-            changed |= merge_maps(kernel, inner, outside);
+            changed |= merge_maps(inner, outside);
         }
     }
     let mut consumer = 1;
     while consumer < block.ops.len() {
         let merged = matches!(block.ops[consumer].kind, OpKind::Map(_))
-            .then(|| (0..consumer).rev().find_map(|producer| merge(kernel, block, producer, consumer, outside).map(|op| (producer, op))))
+            .then(|| {
+                (0..consumer).rev().find_map(|producer| {
+                    merge(block, producer, consumer, outside).map(|op| (producer, op))
+                })
+            })
             .flatten();
         match merged {
             Some((producer, op)) => {
@@ -114,7 +131,7 @@ fn merge_maps(kernel: &mut Kernel, block: &mut Block, outside: &BTreeSet<Value>)
     changed
 }
 
-fn merge(kernel: &mut Kernel, block: &Block, producer: usize, consumer: usize, outside: &BTreeSet<Value>) -> Option<Op> {
+fn merge(block: &Block, producer: usize, consumer: usize, outside: &BTreeSet<Value>) -> Option<Op> {
     let (first, second) = (&block.ops[producer], &block.ops[consumer]);
     let (OpKind::Map(x), OpKind::Map(y)) = (&first.kind, &second.kind) else { return None };
     if x.space != y.space {
@@ -167,7 +184,8 @@ fn merge(kernel: &mut Kernel, block: &Block, producer: usize, consumer: usize, o
 
     let (mut outputs, mut yields, mut merged_results) = (Vec::new(), Vec::new(), Vec::new());
     for (at, result) in first.results.iter().enumerate() {
-        let used_after = block.ops[consumer + 1..].iter().any(|op| uses_any(op, &BTreeSet::from([*result])));
+        let used_after =
+            block.ops[consumer + 1..].iter().any(|op| uses_any(op, &BTreeSet::from([*result])));
         if used_after || outside.contains(result) {
             outputs.push(x.outputs[at].clone());
             yields.push(x.body.yields[at]);
@@ -179,8 +197,13 @@ fn merge(kernel: &mut Kernel, block: &Block, producer: usize, consumer: usize, o
         yields.push(tail.yields[at]);
         merged_results.push(*result);
     }
-    let _ = kernel;
-    let map = Map { space: x.space.clone(), inputs, body: Block { args, ops, yields }, outputs, schedule: y.schedule };
+    let map = Map {
+        space: x.space.clone(),
+        inputs,
+        body: Block { args, ops, yields },
+        outputs,
+        schedule: y.schedule,
+    };
     Some(Op { kind: OpKind::Map(map), results: merged_results, span: second.span })
 }
 
@@ -194,15 +217,22 @@ fn uses_any(op: &Op, values: &BTreeSet<Value>) -> bool {
 fn conflicts(op: &Op, between: &[Op]) -> bool {
     let mine = op.kind.nested_accesses();
     between.iter().flat_map(|op| op.kind.nested_accesses()).any(|(tensor, theirs)| {
-        mine.iter().any(|(other, access)| *other == tensor && (*access == Access::Write || theirs == Access::Write))
+        mine.iter().any(|(other, access)| {
+            *other == tensor && (*access == Access::Write || theirs == Access::Write)
+        })
     })
 }
 
-/// Whether running the maps point by point could let one point's store be seen by another point's load.
+/// Whether running the maps point by point could let one point's store be seen by another point's load, or survive
+/// another point's store that came later.
 fn hazard(x: &Map, y: &Map) -> bool {
-    let accesses = |map: &Map| -> BTreeSet<(u32, Access)> { map.body.ops.iter().flat_map(|op| op.kind.accesses()).collect() };
+    let accesses = |map: &Map| -> BTreeSet<(u32, Access)> {
+        map.body.ops.iter().flat_map(|op| op.kind.accesses()).collect()
+    };
     let (x, y) = (accesses(x), accesses(y));
     x.iter().any(|(tensor, mine)| {
-        y.iter().any(|(other, theirs)| tensor == other && mine != theirs)
+        y.iter().any(|(other, theirs)| {
+            tensor == other && (*mine == Access::Write || *theirs == Access::Write)
+        })
     })
 }

@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 
 use iron_core::ir::{
-    BinaryOp, Block, Const, DimExpr, DimOp, DotOperand, Element, Guard, Index, Kernel, Map, MapInput, MapOutput, MapSchedule, Op,
-    OpKind, ParamKind, ReduceOp, TileRef, Type, Value, ActivationKind,
+    ActivationKind, BinaryOp, Block, Const, DimExpr, DimOp, DotOperand, Element, Guard, Index,
+    Kernel, Map, MapInput, MapOutput, MapSchedule, Op, OpKind, ParamKind, ReduceOp, TileRef, Type,
+    Value,
 };
 use iron_core::visit::Uses;
 use iron_core::{DType, Diagnostic, Span};
@@ -19,7 +20,11 @@ type Result<T> = std::result::Result<T, Diagnostic>;
 pub fn tile_lowering(kernel: &mut Kernel) -> Result<()> {
     let body = std::mem::take(&mut kernel.body);
     let mut definitions = HashMap::new();
+    let mut counters = HashMap::new();
     body.walk(&mut |op| {
+        if let OpKind::For { lower, body, .. } = &op.kind {
+            counters.insert(body.args[0], *lower);
+        }
         if let [result] = op.results[..] {
             definitions.insert(result, op.kind.clone());
         }
@@ -27,7 +32,7 @@ pub fn tile_lowering(kernel: &mut Kernel) -> Result<()> {
     kernel.body = body;
     let uses = kernel.uses();
     let body = std::mem::take(&mut kernel.body);
-    let mut lowering = Lowering { kernel, definitions, uses, out: vec![Vec::new()] };
+    let mut lowering = Lowering { kernel, definitions, uses, counters, out: vec![Vec::new()] };
     let body = lowering.block(body)?;
     kernel.body = body;
     super::const_fold::const_fold(kernel);
@@ -38,6 +43,8 @@ struct Lowering<'k> {
     kernel: &'k mut Kernel,
     definitions: HashMap<Value, OpKind>,
     uses: Uses,
+    /// Loop counters and where they begin.
+    counters: HashMap<Value, Value>,
     /// Operations of the blocks being rewritten, innermost last.
     out: Vec<Vec<Op>>,
 }
@@ -96,7 +103,8 @@ impl Lowering<'_> {
                     DimOp::DivCeil => {
                         let one = self.i32(1, span);
                         let sum = self.emit(OpKind::Binary(BinaryOp::Add, a, b), int.clone(), span);
-                        let sum = self.emit(OpKind::Binary(BinaryOp::Sub, sum, one), int.clone(), span);
+                        let sum =
+                            self.emit(OpKind::Binary(BinaryOp::Sub, sum, one), int.clone(), span);
                         return self.emit(OpKind::Binary(BinaryOp::Div, sum, b), int, span);
                     }
                 };
@@ -109,6 +117,7 @@ impl Lowering<'_> {
         let Op { kind, results, span } = op;
         match kind {
             OpKind::For { lower, upper, step, carried, body } => {
+                self.only_plain(&results, span)?;
                 let mut entry = Vec::with_capacity(carried.len());
                 for value in carried {
                     entry.push(self.materialize(value)?);
@@ -117,6 +126,7 @@ impl Lowering<'_> {
                 self.push(OpKind::For { lower, upper, step, carried: entry, body }, results, span);
             }
             OpKind::If { condition, then, otherwise } => {
+                self.only_plain(&results, span)?;
                 let then = self.block(then)?;
                 let otherwise = self.block(otherwise)?;
                 self.push(OpKind::If { condition, then, otherwise }, results, span);
@@ -124,11 +134,18 @@ impl Lowering<'_> {
             OpKind::Dot { a, b, acc } => {
                 let k = self.kernel.ty(a).shape()[1];
                 let (a, b) = (self.dot_operand(a)?, self.dot_operand(b)?);
+                for operand in [&a, &b] {
+                    if let DotOperand::Memory(tile) = operand {
+                        self.begins_inside(tile.tensor, &tile.index, span)?;
+                    }
+                }
                 let acc = self.materialize(acc)?;
                 self.push(OpKind::DotTile { a, b, acc, k }, results, span);
             }
             OpKind::Reduce { op, value, axis } => self.reduce(op, value, axis, results, span)?,
-            OpKind::Store { tensor, index, value } if !self.kernel.ty(value).is_scalar() || !all_at(&index) => {
+            OpKind::Store { tensor, index, value }
+                if !self.kernel.ty(value).is_scalar() || !all_at(&index) =>
+            {
                 self.store(tensor, index, value, span)?;
             }
             OpKind::Load { tensor, index, fill } if !all_at(&index) => {
@@ -136,18 +153,81 @@ impl Lowering<'_> {
                     self.load(tensor, &index, fill, results, span)?;
                 }
             }
-            OpKind::Cast(value) if matches!(self.kernel.ty(value), Type::Tile { element: Element::Packed(_), .. }) => {
+            OpKind::Cast(value)
+                if matches!(
+                    self.kernel.ty(value),
+                    Type::Tile { element: Element::Packed(_), .. }
+                ) =>
+            {
                 match self.definitions.get(&value) {
                     Some(OpKind::Load { tensor, index, .. }) => {
                         let kind = OpKind::DecodeRow { tensor: *tensor, index: index.clone() };
                         self.push(kind, results, span);
                     }
-                    _ => return Err(Diagnostic::new(span, "only freshly loaded weights can be decoded").help("write `load(w[(row, j)]).f32()`")),
+                    _ => {
+                        return Err(Diagnostic::new(
+                            span,
+                            "only freshly loaded weights can be decoded",
+                        )
+                        .help("write `load(w[(row, j)]).f32()`"));
+                    }
                 }
             }
-            kind if results.is_empty() || self.kernel.ty(results[0]).is_scalar() => self.push(kind, results, span),
+            kind if results.is_empty() || self.kernel.ty(results[0]).is_scalar() => {
+                self.push(kind, results, span)
+            }
             kind if is_view(&kind) => {}
             kind => self.elementwise(kind, results, span)?,
+        }
+        Ok(())
+    }
+
+    /// Tiles that are decoded where they are used are no values that a loop or branch could hand on.
+    fn only_plain(&self, results: &[Value], span: Span) -> Result<()> {
+        match results.iter().find(|result| self.kernel.ty(**result).dtype().is_none()) {
+            None => Ok(()),
+            Some(result) => {
+                let name = self.kernel.info(*result).name.clone().unwrap_or_default();
+                let ty = self.kernel.ty(*result);
+                Err(Diagnostic::new(span, format!("`{name}` is {ty}, which no loop or branch can carry"))
+                    .help("load it where it is used: weights and int8 activations are read in place by `dot`"))
+            }
+        }
+    }
+
+    /// Whether a scalar is certain not to be negative, as far as the operations that made it tell.
+    fn is_natural(&self, value: Value) -> bool {
+        if self.counters.get(&value).is_some_and(|lower| self.is_natural(*lower)) {
+            return true;
+        }
+        match self.definitions.get(&value) {
+            Some(OpKind::Const(Const::I32(constant))) => *constant >= 0,
+            Some(OpKind::ProgramId(_) | OpKind::Dim(_)) => true,
+            Some(OpKind::Binary(op, a, b)) => match op {
+                BinaryOp::Max => self.is_natural(*a) || self.is_natural(*b),
+                BinaryOp::Add | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Min => {
+                    self.is_natural(*a) && self.is_natural(*b)
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// What a primitive reads or writes in one piece must begin at a position that exists.
+    fn begins_inside(&self, tensor: u32, index: &[Index], span: Span) -> Result<()> {
+        let negative = index.iter().any(|entry| {
+            let Index::Range { start, .. } = entry else { return false };
+            match self.definitions.get(start) {
+                Some(OpKind::Binary(BinaryOp::Sub, ..)) => true,
+                Some(OpKind::Const(Const::I32(start))) => *start < 0,
+                _ => false,
+            }
+        });
+        if negative {
+            let name = &self.kernel.params[tensor as usize].name;
+            return Err(Diagnostic::new(span, format!("this range of `{name}` may begin before its first position"))
+                .help("products and quantised tiles are read in one piece: write `span(start.max(0), LEN)`"));
         }
         Ok(())
     }
@@ -155,7 +235,8 @@ impl Lowering<'_> {
     /// Whether a load is read in place by the one operation that uses it.
     fn is_deferred_load(&self, value: Value) -> bool {
         let Some(OpKind::Load { tensor, .. }) = self.definitions.get(&value) else { return false };
-        let packed = !matches!(self.kernel.ty(value), Type::Tile { element: Element::Plain(_), .. });
+        let packed =
+            !matches!(self.kernel.ty(value), Type::Tile { element: Element::Plain(_), .. });
         if packed {
             return true;
         }
@@ -191,7 +272,11 @@ impl Lowering<'_> {
         };
         if self.is_deferred_load(source) {
             if let Some(OpKind::Load { tensor, index, .. }) = self.definitions.get(&source) {
-                return Ok(DotOperand::Memory(TileRef { tensor: *tensor, index: index.clone(), transposed }));
+                return Ok(DotOperand::Memory(TileRef {
+                    tensor: *tensor,
+                    index: index.clone(),
+                    transposed,
+                }));
             }
         }
         Ok(DotOperand::Tile(self.materialize(value)?))
@@ -199,7 +284,8 @@ impl Lowering<'_> {
 
     /// `value` itself, or for a view a tile with its elements.
     fn materialize(&mut self, value: Value) -> Result<Value> {
-        let needs_map = self.definitions.get(&value).is_some_and(is_view) && !self.kernel.ty(value).is_scalar();
+        let needs_map =
+            self.definitions.get(&value).is_some_and(is_view) && !self.kernel.ty(value).is_scalar();
         if !needs_map {
             return Ok(value);
         }
@@ -214,11 +300,18 @@ impl Lowering<'_> {
     }
 
     fn body(&mut self, space: Vec<u32>, span: Span) -> Body {
-        let indices = space.iter().map(|_| self.kernel.new_value(Type::Scalar(DType::I32), span)).collect();
+        let indices =
+            space.iter().map(|_| self.kernel.new_value(Type::Scalar(DType::I32), span)).collect();
         Body { space, indices, inputs: Vec::new(), ops: Vec::new(), span }
     }
 
-    fn finish(&mut self, body: Body, yields: Vec<Value>, outputs: Vec<MapOutput>, results: Vec<Value>) {
+    fn finish(
+        &mut self,
+        body: Body,
+        yields: Vec<Value>,
+        outputs: Vec<MapOutput>,
+        results: Vec<Value>,
+    ) {
         let mut args = body.indices;
         let mut inputs = Vec::new();
         for (input, arg) in body.inputs {
@@ -261,7 +354,11 @@ impl Lowering<'_> {
                 let mut position = body.indices[axes[0] as usize];
                 if stride != 1 {
                     let factor = self.i32(stride as i32, body.span);
-                    position = self.emit_in(body, OpKind::Binary(BinaryOp::Mul, position, factor), DType::I32);
+                    position = self.emit_in(
+                        body,
+                        OpKind::Binary(BinaryOp::Mul, position, factor),
+                        DType::I32,
+                    );
                 }
                 Ok(self.emit_in(body, OpKind::Binary(BinaryOp::Add, start, position), DType::I32))
             }
@@ -271,8 +368,11 @@ impl Lowering<'_> {
                     return Ok(*arg);
                 }
                 let dtype = ty.dtype().ok_or_else(|| {
-                    Diagnostic::new(body.span, "packed weights and int8 activations have no elements")
-                        .help("pass them to `dot`, or decode one row with `.f32()`")
+                    Diagnostic::new(
+                        body.span,
+                        "packed weights and int8 activations have no elements",
+                    )
+                    .help("pass them to `dot`, or decode one row with `.f32()`")
                 })?;
                 let arg = self.kernel.new_value(Type::Scalar(dtype), body.span);
                 body.inputs.push((input, arg));
@@ -282,20 +382,36 @@ impl Lowering<'_> {
     }
 
     /// The axes of `source` when `reshaped` differs from it by axes of length 1 only.
-    fn unit_axes(&self, body: &Body, source: Value, reshaped: &Type, axes: &[u32]) -> Result<Vec<u32>> {
+    fn unit_axes(
+        &self,
+        body: &Body,
+        source: Value,
+        reshaped: &Type,
+        axes: &[u32],
+    ) -> Result<Vec<u32>> {
         let from = self.kernel.ty(source).shape();
         let mut wide = reshaped.shape().iter().zip(axes).filter(|(extent, _)| **extent != 1);
-        let unit = reshaped.shape().iter().zip(axes).find(|(extent, _)| **extent == 1).map(|(_, axis)| *axis);
+        let unit = reshaped
+            .shape()
+            .iter()
+            .zip(axes)
+            .find(|(extent, _)| **extent == 1)
+            .map(|(_, axis)| *axis);
         let mapped: Option<Vec<u32>> = from
             .iter()
             .map(|extent| match *extent {
-                1 => unit.or_else(|| body.space.iter().position(|extent| *extent == 1).map(|axis| axis as u32)),
+                1 => unit.or_else(|| {
+                    body.space.iter().position(|extent| *extent == 1).map(|axis| axis as u32)
+                }),
                 extent => wide.next().filter(|(other, _)| **other == extent).map(|(_, axis)| *axis),
             })
             .collect();
         mapped.filter(|_| wide.next().is_none()).ok_or_else(|| {
-            Diagnostic::new(body.span, format!("{from:?} does not become {:?} by axes of length 1", reshaped.shape()))
-                .help("use `.expand(axis)` where the tile is combined with others")
+            Diagnostic::new(
+                body.span,
+                format!("{from:?} does not become {:?} by axes of length 1", reshaped.shape()),
+            )
+            .help("use `.expand(axis)` where the tile is combined with others")
         })
     }
 
@@ -304,8 +420,11 @@ impl Lowering<'_> {
         let dtype = ty.dtype().expect("elementwise results are plain");
         let mut body = self.body(ty.shape().to_vec(), span);
         let axes: Vec<u32> = (0..body.space.len() as u32).collect();
-        let operands: Vec<Value> =
-            kind.operands().into_iter().map(|operand| self.element(&mut body, operand, &axes)).collect::<Result<_>>()?;
+        let operands: Vec<Value> = kind
+            .operands()
+            .into_iter()
+            .map(|operand| self.element(&mut body, operand, &axes))
+            .collect::<Result<_>>()?;
         let mut kind = kind;
         let mut operands = operands.into_iter();
         kind.map_operands(|_| operands.next().expect("as many as there were"));
@@ -314,7 +433,14 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn reduce(&mut self, op: ReduceOp, value: Value, axis: Option<u32>, results: Vec<Value>, span: Span) -> Result<()> {
+    fn reduce(
+        &mut self,
+        op: ReduceOp,
+        value: Value,
+        axis: Option<u32>,
+        results: Vec<Value>,
+        span: Span,
+    ) -> Result<()> {
         let shape = self.kernel.ty(value).shape().to_vec();
         let all: Vec<u32> = (0..shape.len() as u32).collect();
         let mut body = self.body(shape, span);
@@ -325,7 +451,12 @@ impl Lowering<'_> {
     }
 
     /// Scalar positions and guards of an access, in the body of a map whose leading axes are the tile's.
-    fn positions(&mut self, body: &mut Body, tensor: u32, index: &[Index]) -> Result<(Vec<Value>, Vec<Guard>)> {
+    fn positions(
+        &mut self,
+        body: &mut Body,
+        tensor: u32,
+        index: &[Index],
+    ) -> Result<(Vec<Value>, Vec<Guard>)> {
         let (mut positions, mut guards) = (Vec::new(), Vec::new());
         let extents = self.kernel.params[tensor as usize].kind.shape().to_vec();
         let mut axis = 0_u32;
@@ -336,11 +467,23 @@ impl Lowering<'_> {
                     let mut offset = body.indices[axis as usize];
                     if *stride != 1 {
                         let factor = self.i32(*stride as i32, body.span);
-                        offset = self.emit_in(body, OpKind::Binary(BinaryOp::Mul, offset, factor), DType::I32);
+                        offset = self.emit_in(
+                            body,
+                            OpKind::Binary(BinaryOp::Mul, offset, factor),
+                            DType::I32,
+                        );
                     }
-                    let position = self.emit_in(body, OpKind::Binary(BinaryOp::Add, *start, offset), DType::I32);
+                    let position = self.emit_in(
+                        body,
+                        OpKind::Binary(BinaryOp::Add, *start, offset),
+                        DType::I32,
+                    );
+                    let signed = !self.is_natural(*start);
                     if let Some(bound) = bound {
-                        guards.push(Guard { index: position, bound: *bound, signed: false });
+                        guards.push(Guard { index: position, bound: *bound, signed });
+                    } else if signed {
+                        let bound = self.dim_value(extent, body.span);
+                        guards.push(Guard { index: position, bound, signed });
                     }
                     positions.push(position);
                     axis += 1;
@@ -357,7 +500,14 @@ impl Lowering<'_> {
         Ok((positions, guards))
     }
 
-    fn load(&mut self, tensor: u32, index: &[Index], fill: Option<Value>, results: Vec<Value>, span: Span) -> Result<()> {
+    fn load(
+        &mut self,
+        tensor: u32,
+        index: &[Index],
+        fill: Option<Value>,
+        results: Vec<Value>,
+        span: Span,
+    ) -> Result<()> {
         let ty = self.kernel.ty(results[0]).clone();
         let dtype = ty.dtype().expect("packed loads are deferred");
         let fill = match fill {
@@ -374,7 +524,11 @@ impl Lowering<'_> {
         };
         let mut body = self.body(ty.shape().to_vec(), span);
         let (positions, guards) = self.positions(&mut body, tensor, index)?;
-        let element = self.emit_in(&mut body, OpKind::ElementLoad { tensor, index: positions, guards, fill }, dtype);
+        let element = self.emit_in(
+            &mut body,
+            OpKind::ElementLoad { tensor, index: positions, guards, fill },
+            dtype,
+        );
         self.finish(body, vec![element], vec![MapOutput::Element], results);
         Ok(())
     }
@@ -389,9 +543,22 @@ impl Lowering<'_> {
             let len = self.kernel.ty(value).shape().last().copied().unwrap_or(0);
             let whole = matches!(index.last(), Some(Index::Range { stride: 1, .. }));
             if !len.is_multiple_of(32) || !whole {
-                return Err(Diagnostic::new(span, format!("int8 activations are stored in blocks of 32, this tile has {len}"))
-                    .help("store ranges along k whose length is a multiple of 32"));
+                return Err(Diagnostic::new(
+                    span,
+                    format!("int8 activations are stored in blocks of 32, this tile has {len}"),
+                )
+                .help("store ranges along k whose length is a multiple of 32"));
             }
+            let row_fits = match &index[..] {
+                [Index::At(_), _] => true,
+                [Index::Range { stride, .. }, _] => *stride == 1,
+                _ => false,
+            };
+            if !row_fits {
+                return Err(Diagnostic::new(span, "int8 activations are stored row by row")
+                    .help("index the rows with a scalar or a range, `out[(row, j)]`; gathered rows need a loop"));
+            }
+            self.begins_inside(tensor, &index, span)?;
             self.push(OpKind::QuantizeStore { tensor, index, value }, Vec::new(), span);
             return Ok(());
         }
@@ -423,5 +590,8 @@ fn all_at(index: &[Index]) -> bool {
 
 /// Whether an operation only renames elements.
 fn is_view(kind: &OpKind) -> bool {
-    matches!(kind, OpKind::Broadcast { .. } | OpKind::Transpose(_) | OpKind::Reshape(_) | OpKind::Iota { .. })
+    matches!(
+        kind,
+        OpKind::Broadcast { .. } | OpKind::Transpose(_) | OpKind::Reshape(_) | OpKind::Iota { .. }
+    )
 }

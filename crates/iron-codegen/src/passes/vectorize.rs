@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use iron_core::DType;
 use iron_core::ir::{BinaryOp, Block, Kernel, Op, OpKind, Type, UnaryOp, Value};
 use iron_core::visit::Uses;
-use iron_core::DType;
 
 /// Runs the pass for vectors of `lanes` elements.
 pub fn vectorize(kernel: &mut Kernel, lanes: u32) {
@@ -28,7 +28,8 @@ fn fuse_multiply_add(kernel: &mut Kernel, block: &mut Block, uses: &Uses) {
         for inner in op.kind.blocks_mut() {
             fuse_multiply_add(kernel, inner, uses);
         }
-        let is_f32 = matches!(op.results[..], [result] if *kernel.ty(result) == Type::Scalar(DType::F32));
+        let is_f32 =
+            matches!(op.results[..], [result] if *kernel.ty(result) == Type::Scalar(DType::F32));
         match op.kind {
             OpKind::Binary(BinaryOp::Mul, a, b) if is_f32 && uses.of(op.results[0]) == 1 => {
                 products.insert(op.results[0], (a, b));
@@ -43,7 +44,11 @@ fn fuse_multiply_add(kernel: &mut Kernel, block: &mut Block, uses: &Uses) {
             OpKind::Binary(BinaryOp::Sub, x, y) if is_f32 => {
                 let mut negated = |value: Value, ops: &mut Vec<Op>| {
                     let result = kernel.new_value(Type::Scalar(DType::F32), op.span);
-                    ops.push(Op { kind: OpKind::Unary(UnaryOp::Neg, value), results: vec![result], span: op.span });
+                    ops.push(Op {
+                        kind: OpKind::Unary(UnaryOp::Neg, value),
+                        results: vec![result],
+                        span: op.span,
+                    });
                     result
                 };
                 if let Some((a, b)) = products.get(&y).copied() {

@@ -74,7 +74,10 @@ fn sample(
     let inverse = if temperature > 0.0 { 1.0 / temperature } else { 0.0 };
     if temperature > 0.0 {
         for j in tiles(vocab, BLOCK) {
-            store(weights[(row, j)], exp((load_or(logits[(row, j)], NEG_INFINITY) - top) * inverse));
+            store(
+                weights[(row, j)],
+                exp((load_or(logits[(row, j)], NEG_INFINITY) - top) * inverse),
+            );
         }
         if top_k > 0 && top_k < vocab {
             let mut found = 0u32;

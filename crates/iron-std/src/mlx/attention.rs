@@ -70,7 +70,13 @@ fn attention<C: Float>(
 }
 
 /// The reference of [`ATTENTION`] for one query: keys and values `[positions, head_dim]`.
-pub fn attention_reference(q: &[f64], keys: &[Vec<f64>], values: &[Vec<f64>], scale: f64, soft_cap: f64) -> Vec<f64> {
+pub fn attention_reference(
+    q: &[f64],
+    keys: &[Vec<f64>],
+    values: &[Vec<f64>],
+    scale: f64,
+    soft_cap: f64,
+) -> Vec<f64> {
     let scores: Vec<f64> = keys
         .iter()
         .map(|key| {

@@ -17,7 +17,11 @@ fn embed<W: Format>(
 
 /// `out[i] = x[ids[i]]`. Ids outside `x` give zeros.
 #[kernel(grid = (n.div_ceil(BLOCK), count))]
-fn take_rows(x: Tensor<f32, (rows, n)>, ids: Tensor<i32, (count,)>, out: TensorMut<f32, (count, n)>) {
+fn take_rows(
+    x: Tensor<f32, (rows, n)>,
+    ids: Tensor<i32, (count,)>,
+    out: TensorMut<f32, (count, n)>,
+) {
     let (j, i) = (tile_id(0, BLOCK), program_id(1));
     let id = load(ids[i]);
     let mut value = zeros::<f32>((BLOCK,));

@@ -52,7 +52,13 @@ fn rope_interleaved(
 }
 
 /// The reference of [`ROPE`] and [`ROPE_INTERLEAVED`] for one head at one position.
-pub fn rope_reference(x: &[f64], inv_freq: &[f64], position: f64, scale: f64, interleaved: bool) -> Vec<f64> {
+pub fn rope_reference(
+    x: &[f64],
+    inv_freq: &[f64],
+    position: f64,
+    scale: f64,
+    interleaved: bool,
+) -> Vec<f64> {
     let half = inv_freq.len();
     let mut out = x.to_vec();
     for (i, frequency) in inv_freq.iter().enumerate() {

@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use iron_core::DType;
-use iron_core::ir::{Block, DotOperand, Kernel, Map, MapOutput, Op, OpKind, Storage, Type, Value};
+use iron_core::ir::{
+    Block, DotOperand, Kernel, Map, MapInput, MapOutput, MapSchedule, Op, OpKind, Storage, Type,
+    Value,
+};
 
 use crate::target::cpu::dot::keeps_registers;
 
@@ -54,25 +57,78 @@ fn place(kernel: &mut Kernel, registers: bool) {
         }
     }
     let body = std::mem::take(&mut kernel.body);
-    body.walk(&mut |op| memory_uses(kernel, op, &mut |value| {
-        in_memory.insert(groups.find(value));
-    }));
+    body.walk(&mut |op| {
+        memory_uses(kernel, op, &mut |value| {
+            in_memory.insert(groups.find(value));
+        })
+    });
     for index in 0..kernel.values.len() {
         let value = Value(index as u32);
         if !kernel.values[index].ty.is_scalar() {
             let memory = in_memory.contains(&groups.find(value));
-            kernel.values[index].storage = Some(if memory { Storage::Memory } else { Storage::Vectors });
+            kernel.values[index].storage =
+                Some(if memory { Storage::Memory } else { Storage::Vectors });
         }
     }
     kernel.body = body;
     Buffers::assign(kernel, registers);
+    let mut body = std::mem::take(&mut kernel.body);
+    let mut next =
+        kernel.values.iter().filter_map(|info| info.buffer).max().map_or(0, |last| last + 1);
+    copy_before_overwriting(kernel, &mut body, &mut next);
+    kernel.body = body;
+}
+
+/// A loop hands its carried tiles on one after the other. One that lies in the buffer of another carried tile, which
+/// would be overwritten first (`(a, b) = (b, a)`), is copied out before.
+fn copy_before_overwriting(kernel: &mut Kernel, block: &mut Block, next: &mut u32) {
+    for op in &mut block.ops {
+        let span = op.span;
+        for inner in op.kind.blocks_mut() {
+            copy_before_overwriting(kernel, inner, next);
+        }
+        let OpKind::For { body, .. } = &mut op.kind else { continue };
+        let carried: Vec<Option<u32>> =
+            body.args[1..].iter().map(|arg| kernel.info(*arg).buffer).collect();
+        for slot in 0..body.yields.len() {
+            let value = body.yields[slot];
+            let buffer = kernel.info(value).buffer;
+            let overwritten = (0..slot).any(|earlier| {
+                let stays = kernel.info(body.yields[earlier]).buffer == carried[earlier];
+                buffer.is_some() && carried[earlier] == buffer && !stays
+            });
+            if !overwritten {
+                continue;
+            }
+            let (ty, rank) = (kernel.ty(value).clone(), kernel.ty(value).shape().len() as u32);
+            let mut args: Vec<Value> =
+                (0..rank).map(|_| kernel.new_value(Type::Scalar(DType::I32), span)).collect();
+            let element = kernel.new_value(Type::Scalar(ty.dtype().unwrap_or(DType::F32)), span);
+            args.push(element);
+            let copy = kernel.new_value_like(value);
+            kernel.info_mut(copy).buffer = Some(*next);
+            *next += 1;
+            let map = Map {
+                space: ty.shape().to_vec(),
+                inputs: vec![MapInput { value, axes: (0..rank).collect() }],
+                body: Block { args, ops: Vec::new(), yields: vec![element] },
+                outputs: vec![MapOutput::Element],
+                schedule: MapSchedule::default(),
+            };
+            body.ops.push(Op { kind: OpKind::Map(map), results: vec![copy], span });
+            body.yields[slot] = copy;
+        }
+    }
 }
 
 fn fits_registers(ty: &Type) -> bool {
     let shape = ty.shape();
     let plain = ty.dtype().is_some_and(|dtype| dtype != DType::Bool);
     let (Some(last), rank) = (shape.last(), shape.len()) else { return false };
-    plain && rank <= 2 && last.is_multiple_of(LANES) && shape.iter().product::<u32>() / LANES <= MAX_VECTORS
+    plain
+        && rank <= 2
+        && last.is_multiple_of(LANES)
+        && shape.iter().product::<u32>() / LANES <= MAX_VECTORS
 }
 
 /// Reports the tiles that `op` can only use in memory.
@@ -82,7 +138,8 @@ fn memory_uses(kernel: &Kernel, op: &Op, report: &mut dyn FnMut(Value)) {
             let unrolled = is_unrolled(map);
             for input in &map.inputs {
                 let lanes = map.space.len() as u32 - 1;
-                let aligned = input.axes.last() == Some(&lanes) && !input.axes[..input.axes.len() - 1].contains(&lanes);
+                let aligned = input.axes.last() == Some(&lanes)
+                    && !input.axes[..input.axes.len() - 1].contains(&lanes);
                 if !aligned || !unrolled {
                     report(input.value);
                 }
@@ -221,6 +278,7 @@ impl Buffers<'_> {
                     self.block(otherwise);
                 }
                 OpKind::Map(map) => {
+                    let mut taken = BTreeSet::new();
                     for (result, output) in op.results.iter().zip(&map.outputs) {
                         if !self.is_memory(*result) {
                             continue;
@@ -234,9 +292,13 @@ impl Buffers<'_> {
                                 && self.kernel.ty(input.value) == self.kernel.ty(*result)
                                 && self.uses.get(&input.value) == Some(&1)
                                 && local.contains(&input.value)
+                                && !taken.contains(&input.value)
                         });
                         match replaced {
-                            Some(input) => self.share(*result, input.value),
+                            Some(input) => {
+                                taken.insert(input.value);
+                                self.share(*result, input.value);
+                            }
                             None => self.fresh(*result),
                         }
                     }

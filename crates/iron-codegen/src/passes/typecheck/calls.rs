@@ -4,6 +4,7 @@ use iron_core::ir::{Element, Index, Op, OpKind, ParamKind, ReduceOp, Type, Unary
 use iron_core::syntax::{BinaryOp, Expr, ExprKind, Function, ParamType};
 use iron_core::{DType, Diagnostic, Span};
 
+use super::expressions::nearest;
 use super::scope::{Item, RangeItem};
 use super::statements::describe_type;
 use super::{Checker, MAX_INLINE_DEPTH, Result};
@@ -23,8 +24,44 @@ const UNARY: [(&str, UnaryOp); 11] = [
     ("floor", UnaryOp::Floor),
 ];
 
-const REDUCTIONS: [(&str, ReduceOp); 4] =
-    [("sum", ReduceOp::Sum), ("max", ReduceOp::Max), ("min", ReduceOp::Min), ("any", ReduceOp::Any)];
+/// Every function and how it is called.
+const FUNCTIONS: [(&str, &str); 28] = [
+    ("load", "load(x[(i, j)])"),
+    ("load_or", "load_or(x[(i, j)], fill)"),
+    ("store", "store(out[(i, j)], value)"),
+    ("zeros", "zeros::<f32>((BM, BN))"),
+    ("full", "full::<f32>((BM, BN), value)"),
+    ("dot", "dot(a, b, acc)"),
+    ("select", "select(condition, a, b)"),
+    ("fma", "fma(a, b, c)"),
+    ("sum", "sum(tile)` or `sum(tile, axis)"),
+    ("max", "max(tile)` or `max(tile, axis)"),
+    ("min", "min(tile)` or `min(tile, axis)"),
+    ("any", "any(tile)` or `any(tile, axis)"),
+    ("exp", "exp(x)"),
+    ("ln", "ln(x)"),
+    ("sqrt", "sqrt(x)"),
+    ("rsqrt", "rsqrt(x)"),
+    ("tanh", "tanh(x)"),
+    ("sigmoid", "sigmoid(x)"),
+    ("erf", "erf(x)"),
+    ("sin", "sin(x)"),
+    ("cos", "cos(x)"),
+    ("abs", "abs(x)"),
+    ("floor", "floor(x)"),
+    ("round", "round(x)"),
+    ("program_id", "program_id(0)"),
+    ("tile_id", "tile_id(0, BLOCK)"),
+    ("all", "all(LEN)"),
+    ("span", "span(start, LEN)"),
+];
+
+const REDUCTIONS: [(&str, ReduceOp); 4] = [
+    ("sum", ReduceOp::Sum),
+    ("max", ReduceOp::Max),
+    ("min", ReduceOp::Min),
+    ("any", ReduceOp::Any),
+];
 
 fn unary_named(name: &str) -> Option<UnaryOp> {
     if name == "round" {
@@ -34,12 +71,20 @@ fn unary_named(name: &str) -> Option<UnaryOp> {
 }
 
 impl Checker<'_> {
-    pub(super) fn call(&mut self, function: &str, generics: &[&str], args: &[Expr], span: Span) -> Result<Item> {
+    pub(super) fn call(
+        &mut self,
+        function: &str,
+        generics: &[&str],
+        args: &[Expr],
+        span: Span,
+    ) -> Result<Item> {
         if let (Some(op), [operand]) = (unary_named(function), args) {
             let item = self.expr(operand)?;
             return self.unary(op, &item, span);
         }
-        if let (Some((_, op)), [value, axis @ ..]) = (REDUCTIONS.iter().find(|(name, _)| *name == function), args) {
+        if let (Some((_, op)), [value, axis @ ..]) =
+            (REDUCTIONS.iter().find(|(name, _)| *name == function), args)
+        {
             if axis.len() <= 1 {
                 return self.reduce(*op, value, axis.first(), span);
             }
@@ -50,18 +95,29 @@ impl Checker<'_> {
                 let program = self.program_id(axis)?;
                 let len = self.const_u32(len, "a tile's length")?;
                 let factor = self.i32(i64::from(len), span)?;
-                let start = self.emit(OpKind::Binary(BinaryOp::Mul, program, factor), Type::Scalar(DType::I32), span);
+                let start = self.emit(
+                    OpKind::Binary(BinaryOp::Mul, program, factor),
+                    Type::Scalar(DType::I32),
+                    span,
+                );
                 Ok(Item::Range(RangeItem { start, known_end: None, len, stride: 1, bound: None }))
             }
             ("all", [len]) => {
                 let len = self.const_u32(len, "a tile's length")?;
                 let start = self.i32(0, span)?;
-                Ok(Item::Range(RangeItem { start, known_end: Some(i64::from(len)), len, stride: 1, bound: None }))
+                Ok(Item::Range(RangeItem {
+                    start,
+                    known_end: Some(i64::from(len)),
+                    len,
+                    stride: 1,
+                    bound: None,
+                }))
             }
             ("span", [start, len]) => {
                 let start = self.expr(start)?;
                 let len = self.const_u32(len, "a tile's length")?;
-                let known_end = if let Item::Int(start) = start { Some(start + i64::from(len)) } else { None };
+                let known_end =
+                    if let Item::Int(start) = start { Some(start + i64::from(len)) } else { None };
                 let start = self.coerce(&start, DType::I32, span)?;
                 Ok(Item::Range(RangeItem { start, known_end, len, stride: 1, bound: None }))
             }
@@ -98,10 +154,25 @@ impl Checker<'_> {
             }
             _ => match self.library.get(function).copied() {
                 Some(helper) => self.inline(helper, args, span),
-                None => Err(Diagnostic::new(span, format!("unknown function `{function}` with {} arguments", args.len()))
-                    .help("functions: load, load_or, store, zeros, full, dot, select, fma, sum, max, min, any, exp, ln, sqrt, rsqrt, tanh, sigmoid, erf, sin, cos, abs, floor, round, program_id, tile_id, all, span; helpers are `#[kernel]` functions of the library")),
+                None => Err(self.unknown_function(function, args.len(), span)),
             },
         }
+    }
+
+    fn unknown_function(&self, function: &str, args: usize, span: Span) -> Diagnostic {
+        if let Some((name, signature)) = FUNCTIONS.iter().find(|(name, _)| *name == function) {
+            return Diagnostic::new(span, format!("`{name}` does not take {args} arguments"))
+                .help(format!("write `{signature}`"));
+        }
+        let mut known: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
+        let helpers = self.library.values().filter(|it| it.grid.is_empty()).map(|it| it.name);
+        known.extend(helpers);
+        let list = FUNCTIONS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let diagnostic = Diagnostic::new(span, format!("unknown function `{function}`"));
+        diagnostic.help(match nearest(function, known.into_iter()) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => format!("functions: {list}; helpers are `#[kernel]` functions without a grid"),
+        })
     }
 
     pub(super) fn method(
@@ -183,7 +254,8 @@ impl Checker<'_> {
     fn one_type(&self, generics: &[&str], span: Span) -> Result<DType> {
         match generics {
             [name] => self.dtype_named(name, span),
-            _ => Err(Diagnostic::new(span, "one type is needed here").help("write `zeros::<f32>((BLOCK,))`")),
+            _ => Err(Diagnostic::new(span, "one type is needed here")
+                .help("write `zeros::<f32>((BLOCK,))`")),
         }
     }
 
@@ -192,16 +264,20 @@ impl Checker<'_> {
             Item::Int(index) if (0..self.kernel.grid.len() as i64).contains(&index) => {
                 Ok(self.emit(OpKind::ProgramId(index as u8), Type::Scalar(DType::I32), axis.span))
             }
-            _ => Err(Diagnostic::new(axis.span, format!("the grid has {} axes", self.kernel.grid.len()))
-                .help("name an axis of the grid by its number, from 0")),
+            _ => Err(Diagnostic::new(
+                axis.span,
+                format!("the grid has {} axes", self.kernel.grid.len()),
+            )
+            .help("name an axis of the grid by its number, from 0")),
         }
     }
 
     fn full(&mut self, item: &Item, dtype: DType, shape: &Expr, span: Span) -> Result<Item> {
         let extents = match &shape.kind {
-            ExprKind::Tuple(items) => {
-                items.iter().map(|item| self.const_u32(item, "a tile's extent")).collect::<Result<Vec<_>>>()?
-            }
+            ExprKind::Tuple(items) => items
+                .iter()
+                .map(|item| self.const_u32(item, "a tile's extent"))
+                .collect::<Result<Vec<_>>>()?,
             _ => vec![self.const_u32(shape, "a tile's extent")?],
         };
         let value = self.coerce(item, dtype, span)?;
@@ -215,12 +291,16 @@ impl Checker<'_> {
         let at = match self.expr(axis)? {
             Item::Int(at) if rank > 0 && (0..=rank as i64).contains(&at) => at as usize,
             _ => {
-                return Err(Diagnostic::new(axis.span, format!("{} takes a new axis at 0 to {rank}", describe_type(&ty)))
-                    .help("write `.expand(0)` or `.expand(1)`"));
+                return Err(Diagnostic::new(
+                    axis.span,
+                    format!("{} takes a new axis at 0 to {rank}", describe_type(&ty)),
+                )
+                .help("write `.expand(0)` or `.expand(1)`"));
             }
         };
         let Some(dtype) = ty.dtype() else {
-            return Err(Diagnostic::new(span, format!("{} takes no new axis", describe_type(&ty))));
+            return Err(Diagnostic::new(span, format!("{} takes no new axis", describe_type(&ty)))
+                .help("decode it with `.f32()` first"));
         };
         let mut shape = ty.shape().to_vec();
         shape.insert(at, 1);
@@ -230,7 +310,13 @@ impl Checker<'_> {
         Ok(Item::Value(result))
     }
 
-    fn reduce(&mut self, op: ReduceOp, value: &Expr, axis: Option<&Expr>, span: Span) -> Result<Item> {
+    fn reduce(
+        &mut self,
+        op: ReduceOp,
+        value: &Expr,
+        axis: Option<&Expr>,
+        span: Span,
+    ) -> Result<Item> {
         let item = self.expr(value)?;
         let value = self.value_of(&item, span)?;
         let ty = self.ty(value).clone();
@@ -241,7 +327,7 @@ impl Checker<'_> {
             (_, None) => false,
         };
         if shape.is_empty() || !fits {
-            return Err(Diagnostic::new(span, format!("{op:?} does not fold {}", describe_type(&ty)))
+            return Err(Diagnostic::new(span, format!("`{op}` does not fold {}", describe_type(&ty)))
                 .help("sum, max and min fold tiles of numbers, any folds tiles of bool; elementwise: `a.max(b)`"));
         }
         let dtype = ty.dtype().expect("checked above");
@@ -250,8 +336,11 @@ impl Checker<'_> {
             Some(expr) => match self.expr(expr)? {
                 Item::Int(axis) if (0..shape.len() as i64).contains(&axis) => Some(axis as u32),
                 _ => {
-                    return Err(Diagnostic::new(expr.span, format!("the tile has axes 0 to {}", shape.len() - 1))
-                        .help("name one of them, or none to fold all"));
+                    return Err(Diagnostic::new(
+                        expr.span,
+                        format!("the tile has axes 0 to {}", shape.len() - 1),
+                    )
+                    .help("name one of them, or none to fold all"));
                 }
             },
         };
@@ -269,7 +358,8 @@ impl Checker<'_> {
 
     fn dot(&mut self, a: &Expr, b: &Expr, acc: &Expr, span: Span) -> Result<Item> {
         let (a, b, acc) = (self.expr(a)?, self.expr(b)?, self.expr(acc)?);
-        let (a, b, acc) = (self.value_of(&a, span)?, self.value_of(&b, span)?, self.value_of(&acc, span)?);
+        let (a, b, acc) =
+            (self.value_of(&a, span)?, self.value_of(&b, span)?, self.value_of(&acc, span)?);
         let (ta, tb, tacc) = (self.ty(a).clone(), self.ty(b).clone(), self.ty(acc).clone());
         let shapes = match (ta.shape(), tb.shape(), tacc.shape()) {
             ([m, k], [n, k2], [m2, n2]) => m == m2 && n == n2 && k == k2,
@@ -288,7 +378,8 @@ impl Checker<'_> {
         };
         let fits = matches!(
             (elements(&ta), elements(&tb)),
-            (Element::Plain(DType::F32), Element::Plain(DType::F32) | Element::Packed(_)) | (Element::Int8, Element::Packed(_))
+            (Element::Plain(DType::F32), Element::Plain(DType::F32) | Element::Packed(_))
+                | (Element::Int8, Element::Packed(_))
         ) && tacc.dtype() == Some(DType::F32);
         if !fits {
             return Err(Diagnostic::new(
@@ -302,16 +393,23 @@ impl Checker<'_> {
 
     fn place<'e>(&self, place: &'e Expr) -> Result<(u32, &'e [Expr])> {
         let ExprKind::Index { tensor, index } = &place.kind else {
-            return Err(Diagnostic::new(place.span, "this is no place in a tensor").help("write `x[(i, j)]` with one entry per axis"));
+            return Err(Diagnostic::new(place.span, "this is no place in a tensor")
+                .help("write `x[(i, j)]` with one entry per axis"));
         };
-        let at = self.kernel.params.iter().position(|param| param.name == *tensor).ok_or_else(|| {
-            let names: Vec<&str> = self.kernel.params.iter().map(|param| param.name.as_str()).collect();
-            Diagnostic::new(place.span, format!("`{tensor}` is no parameter")).help(format!("parameters: {}", names.join(", ")))
-        })?;
+        let at =
+            self.kernel.params.iter().position(|param| param.name == *tensor).ok_or_else(|| {
+                let names: Vec<&str> =
+                    self.kernel.params.iter().map(|param| param.name.as_str()).collect();
+                Diagnostic::new(place.span, format!("`{tensor}` is no parameter"))
+                    .help(format!("parameters: {}", names.join(", ")))
+            })?;
         let rank = self.kernel.params[at].kind.shape().len();
         if rank != index.len() {
-            return Err(Diagnostic::new(place.span, format!("`{tensor}` has {rank} axes, the index has {}", index.len()))
-                .help("give one entry per axis; `all(LEN)` takes a whole axis"));
+            return Err(Diagnostic::new(
+                place.span,
+                format!("`{tensor}` has {rank} axes, the index has {}", index.len()),
+            )
+            .help("give one entry per axis; `all(LEN)` takes a whole axis"));
         }
         Ok((at as u32, index))
     }
@@ -324,7 +422,12 @@ impl Checker<'_> {
                 Item::Range(range) => {
                     shape.push(range.len);
                     let bound = self.guard(range, extent, expr.span)?;
-                    indices.push(Index::Range { start: range.start, len: range.len, stride: range.stride, bound });
+                    indices.push(Index::Range {
+                        start: range.start,
+                        len: range.len,
+                        stride: range.stride,
+                        bound,
+                    });
                 }
                 item => {
                     let value = self.coerce(&item, DType::I32, expr.span)?;
@@ -335,8 +438,11 @@ impl Checker<'_> {
                             indices.push(Index::Gather(value));
                         }
                         _ => {
-                            return Err(Diagnostic::new(expr.span, format!("an index is {}", describe_type(self.ty(value))))
-                                .help("index with a scalar, a range or a 1-D tile of i32"));
+                            return Err(Diagnostic::new(
+                                expr.span,
+                                format!("an index is {}", describe_type(self.ty(value))),
+                            )
+                            .help("index with a scalar, a range or a 1-D tile of i32"));
                         }
                     }
                 }
@@ -346,7 +452,12 @@ impl Checker<'_> {
     }
 
     /// The bound that masks a range on an axis, or `None` when the range is known to be inside.
-    fn guard(&mut self, range: RangeItem, extent: &iron_core::ir::DimExpr, span: Span) -> Result<Option<Value>> {
+    fn guard(
+        &mut self,
+        range: RangeItem,
+        extent: &iron_core::ir::DimExpr,
+        span: Span,
+    ) -> Result<Option<Value>> {
         use iron_core::ir::DimExpr;
         if let (None, Some(end), DimExpr::Const(extent)) = (range.bound, range.known_end, extent) {
             if end <= *extent {
@@ -357,25 +468,43 @@ impl Checker<'_> {
         Ok(Some(match range.bound {
             None => axis_end,
             Some(bound) if bound == axis_end => bound,
-            Some(bound) => self.emit(OpKind::Binary(BinaryOp::Min, bound, axis_end), Type::Scalar(DType::I32), span),
+            Some(bound) => self.emit(
+                OpKind::Binary(BinaryOp::Min, bound, axis_end),
+                Type::Scalar(DType::I32),
+                span,
+            ),
         }))
     }
 
     fn load(&mut self, place: &Expr, fill: Option<&Expr>) -> Result<Item> {
         let (tensor, index) = self.place(place)?;
         let (index, shape) = self.index(tensor, index)?;
-        let element = self.kernel.params[tensor as usize].kind.element();
+        let param = &self.kernel.params[tensor as usize];
+        let element = param.kind.element();
+        if element == Element::Int8 && param.kind.is_mutable() {
+            return Err(Diagnostic::new(place.span, format!("`{}` is written as int8 blocks here", param.name))
+                .help("int8 activations are read by another kernel than the one that writes them; keep the tile in a variable"));
+        }
         let fill = match (fill, element) {
             (None, _) => None,
             (Some(fill), Element::Plain(dtype)) => {
                 let item = self.expr(fill)?;
                 Some(self.coerce(&item, dtype, fill.span)?)
             }
-            (Some(fill), _) => return Err(Diagnostic::new(fill.span, "quantised tiles are masked with zeros").help("write `load(..)`")),
+            (Some(fill), _) => {
+                return Err(Diagnostic::new(fill.span, "quantised tiles are masked with zeros")
+                    .help("write `load(..)`"));
+            }
         };
         let ty = match (shape.is_empty(), element) {
             (true, Element::Plain(dtype)) => Type::Scalar(dtype),
-            (true, _) => return Err(Diagnostic::new(place.span, "quantised elements are not read one by one").help("load a range along the last axis")),
+            (true, _) => {
+                return Err(Diagnostic::new(
+                    place.span,
+                    "quantised elements are not read one by one",
+                )
+                .help("load a range along the last axis"));
+            }
             (false, element) => Type::Tile { element, shape },
         };
         Ok(Item::Value(self.emit(OpKind::Load { tensor, index, fill }, ty, place.span)))
@@ -405,8 +534,11 @@ impl Checker<'_> {
         } else if found == shape {
             value
         } else {
-            return Err(Diagnostic::new(span, format!("the place has shape {shape:?}, the value {found:?}"))
-                .help("store a tile of the place's shape, or a scalar"));
+            return Err(Diagnostic::new(
+                span,
+                format!("the place has shape {shape:?}, the value {found:?}"),
+            )
+            .help("store a tile of the place's shape, or a scalar"));
         };
         self.push(Op { kind: OpKind::Store { tensor, index, value }, results: Vec::new(), span });
         Ok(Item::Unit)
@@ -414,14 +546,34 @@ impl Checker<'_> {
 
     fn inline(&mut self, helper: &'static Function, args: &[Expr], span: Span) -> Result<Item> {
         if !helper.grid.is_empty() {
-            return Err(Diagnostic::new(span, format!("`{}` is launched on a grid of its own", helper.name))
-                .help("call helpers: `#[kernel]` functions without a grid"));
+            return Err(Diagnostic::new(
+                span,
+                format!("`{}` is launched on a grid of its own", helper.name),
+            )
+            .help("call helpers: `#[kernel]` functions without a grid"));
         }
         if helper.params.len() != args.len() {
-            return Err(Diagnostic::new(span, format!("`{}` takes {} arguments, found {}", helper.name, helper.params.len(), args.len())));
+            return Err(Diagnostic::new(
+                span,
+                format!(
+                    "`{}` takes {} arguments, found {}",
+                    helper.name,
+                    helper.params.len(),
+                    args.len()
+                ),
+            )
+            .help(format!(
+                "write `{}({})`",
+                helper.name,
+                helper.params.iter().map(|param| param.name).collect::<Vec<_>>().join(", ")
+            )));
         }
         if self.inline_depth == MAX_INLINE_DEPTH {
-            return Err(Diagnostic::new(span, format!("helpers nest deeper than {MAX_INLINE_DEPTH}")).help("helpers cannot be recursive"));
+            return Err(Diagnostic::new(
+                span,
+                format!("`{}` nests deeper than {MAX_INLINE_DEPTH} calls", helper.name),
+            )
+            .help("helpers are inlined, so they cannot call themselves; write a loop"));
         }
         let mut items = Vec::new();
         for (param, arg) in helper.params.iter().zip(args) {
@@ -433,8 +585,11 @@ impl Checker<'_> {
                     Item::Value(self.coerce(&item, dtype, arg.span)?)
                 }
                 _ => {
-                    return Err(Diagnostic::new(param.span, format!("`{}` cannot be passed to a helper", param.name))
-                        .help("helpers take `Value` and scalars; load in the kernel"));
+                    return Err(Diagnostic::new(
+                        param.span,
+                        format!("`{}` cannot be passed to a helper", param.name),
+                    )
+                    .help("helpers take `Value` and scalars; load in the kernel"));
                 }
             };
             items.push(item);

@@ -11,7 +11,8 @@ mod statements;
 use std::collections::HashMap;
 
 use iron_core::ir::{
-    ActivationKind, Block, Const, DimExpr, DimOp, Kernel, Launch, Op, OpKind, Param, ParamKind, Type, Value, ValueInfo,
+    ActivationKind, Block, Const, DimExpr, DimOp, Kernel, Launch, Op, OpKind, Param, ParamKind,
+    Type, Value, ValueInfo,
 };
 use iron_core::syntax::{BinaryOp, Expr, ExprKind, Function, ParamType};
 use iron_core::{DType, Diagnostic, Format, Span};
@@ -68,9 +69,10 @@ impl<'a> Checker<'a> {
                     shape: shape_exprs(instance, &mut dims, shape)?,
                     mutable: *mutable,
                 },
-                ParamType::Quantized { format, shape } => {
-                    ParamKind::Quantized { format: format_of(instance, format, param.span)?, shape: shape_exprs(instance, &mut dims, shape)? }
-                }
+                ParamType::Quantized { format, shape } => ParamKind::Quantized {
+                    format: format_of(instance, format, param.span)?,
+                    shape: shape_exprs(instance, &mut dims, shape)?,
+                },
                 ParamType::Activations { kind, shape, mutable } => ParamKind::Activations {
                     kind: activation_of(instance, kind, param.span)?,
                     shape: shape_exprs(instance, &mut dims, shape)?,
@@ -80,8 +82,11 @@ impl<'a> Checker<'a> {
                     DType::parse(name)
                         .filter(|dtype| matches!(dtype, DType::F32 | DType::I32 | DType::U32))
                         .ok_or_else(|| {
-                            Diagnostic::new(param.span, format!("`{name}` cannot be passed by value"))
-                                .help("scalar parameters are f32, i32 or u32")
+                            Diagnostic::new(
+                                param.span,
+                                format!("`{name}` cannot be passed by value"),
+                            )
+                            .help("scalar parameters are f32, i32 or u32")
                         })?,
                 ),
                 ParamType::Value => {
@@ -96,7 +101,11 @@ impl<'a> Checker<'a> {
             dims,
             params,
             grid: Vec::new(),
-            launch: Launch { threads: instance.threads.unwrap_or(0), shared_bytes: 0, stages: instance.stages.unwrap_or(0) },
+            launch: Launch {
+                threads: instance.threads.unwrap_or(0),
+                shared_bytes: 0,
+                stages: instance.stages.unwrap_or(0),
+            },
             values: Vec::new(),
             body: Block::default(),
         };
@@ -105,14 +114,20 @@ impl<'a> Checker<'a> {
             let known = dims.len();
             let extent = dim_expr(instance, &mut dims, expr)?;
             if dims.len() != known {
-                return Err(Diagnostic::new(expr.span, format!("the grid uses `{}`, which no parameter's shape has", dims[known]))
-                    .help(format!("known dimensions: {}", kernel.dims.join(", "))));
+                return Err(Diagnostic::new(
+                    expr.span,
+                    format!("the grid uses `{}`, which no parameter's shape has", dims[known]),
+                )
+                .help(format!("known dimensions: {}", kernel.dims.join(", "))));
             }
             kernel.grid.push(extent);
         }
         if kernel.grid.is_empty() || kernel.grid.len() > 3 {
-            return Err(Diagnostic::new(function.span, format!("the grid has {} axes", kernel.grid.len()))
-                .help("write `#[kernel(grid = (rows,))]` with one to three axes"));
+            return Err(Diagnostic::new(
+                function.span,
+                format!("the grid has {} axes", kernel.grid.len()),
+            )
+            .help("write `#[kernel(grid = (rows,))]` with one to three axes"));
         }
         Ok(Self {
             instance,
@@ -127,13 +142,21 @@ impl<'a> Checker<'a> {
     }
 
     fn finish(mut self) -> Kernel {
-        self.kernel.body = Block { args: Vec::new(), ops: self.stack.pop().unwrap_or_default(), yields: Vec::new() };
+        self.kernel.body = Block {
+            args: Vec::new(),
+            ops: self.stack.pop().unwrap_or_default(),
+            yields: Vec::new(),
+        };
         self.kernel
     }
 
     fn declare_dims(&mut self) {
         for (index, name) in self.kernel.dims.clone().into_iter().enumerate() {
-            let value = self.emit(OpKind::Dim(index as u32), Type::Scalar(DType::I32), self.instance.function.span);
+            let value = self.emit(
+                OpKind::Dim(index as u32),
+                Type::Scalar(DType::I32),
+                self.instance.function.span,
+            );
             self.kernel.values[value.0 as usize].name = Some(name);
             self.dim_values.push(value);
         }
@@ -167,8 +190,10 @@ impl<'a> Checker<'a> {
     }
 
     fn i32(&mut self, constant: i64, span: Span) -> Result<Value> {
-        let constant = i32::try_from(constant)
-            .map_err(|_| Diagnostic::new(span, format!("{constant} does not fit i32")).help("index arithmetic is 32-bit"))?;
+        let constant = i32::try_from(constant).map_err(|_| {
+            Diagnostic::new(span, format!("{constant} does not fit i32"))
+                .help("index arithmetic is 32-bit")
+        })?;
         Ok(self.emit(OpKind::Const(Const::I32(constant)), Type::Scalar(DType::I32), span))
     }
 
@@ -195,7 +220,8 @@ impl<'a> Checker<'a> {
                     DimOp::DivCeil => {
                         let one = self.i32(1, span)?;
                         let sum = self.emit(OpKind::Binary(BinaryOp::Add, a, b), int.clone(), span);
-                        let sum = self.emit(OpKind::Binary(BinaryOp::Sub, sum, one), int.clone(), span);
+                        let sum =
+                            self.emit(OpKind::Binary(BinaryOp::Sub, sum, one), int.clone(), span);
                         return Ok(self.emit(OpKind::Binary(BinaryOp::Div, sum, b), int, span));
                     }
                 };
@@ -214,13 +240,18 @@ impl<'a> Checker<'a> {
             Some(Binding::DType(dtype)) => return Ok(dtype.compute()),
             Some(Binding::Activation(ActivationKind::Plain(dtype))) => return Ok(dtype.compute()),
             Some(_) => {
-                return Err(Diagnostic::new(span, format!("`{name}` is no number type in this instance")).help("name f32, i32, u32 or a `Float` generic"));
+                return Err(Diagnostic::new(
+                    span,
+                    format!("`{name}` is no number type in this instance"),
+                )
+                .help("name f32, i32, u32 or a `Float` generic"));
             }
             None => {}
         }
-        DType::parse(name)
-            .map(DType::compute)
-            .ok_or_else(|| Diagnostic::new(span, format!("unknown type `{name}`")).help("name f32, i32, u32, bool or a generic"))
+        DType::parse(name).map(DType::compute).ok_or_else(|| {
+            Diagnostic::new(span, format!("unknown type `{name}`"))
+                .help("name f32, i32, u32, bool or a generic")
+        })
     }
 }
 
@@ -232,9 +263,11 @@ fn binding(instance: &Instance, name: &str) -> Option<Binding> {
 fn storage_dtype(instance: &Instance, name: &str, span: Span) -> Result<DType> {
     match binding(instance, name) {
         Some(Binding::DType(dtype)) => Ok(dtype),
-        Some(_) => Err(Diagnostic::new(span, format!("`{name}` is no element type")).help(format!("bound it by Float or Int: `<{name}: Float>`"))),
+        Some(_) => Err(Diagnostic::new(span, format!("`{name}` is no element type"))
+            .help(format!("bound it by Float or Int: `<{name}: Float>`"))),
         None => DType::parse(name).filter(|dtype| *dtype != DType::Bool).ok_or_else(|| {
-            Diagnostic::new(span, format!("unknown element type `{name}`")).help("use f32, f16, bf16, i32, u32, i8, u8 or a generic")
+            Diagnostic::new(span, format!("unknown element type `{name}`"))
+                .help("use f32, f16, bf16, i32, u32, i8, u8 or a generic")
         }),
     }
 }
@@ -242,8 +275,10 @@ fn storage_dtype(instance: &Instance, name: &str, span: Span) -> Result<DType> {
 fn format_of(instance: &Instance, name: &str, span: Span) -> Result<Format> {
     match binding(instance, name) {
         Some(Binding::Format(format)) => Ok(format),
-        _ => Format::parse(name)
-            .ok_or_else(|| Diagnostic::new(span, format!("`{name}` is no weight format")).help(format!("declare it: `<{name}: Format>`"))),
+        _ => Format::parse(name).ok_or_else(|| {
+            Diagnostic::new(span, format!("`{name}` is no weight format"))
+                .help(format!("declare it: `<{name}: Format>`"))
+        }),
     }
 }
 
@@ -253,12 +288,17 @@ fn activation_of(instance: &Instance, name: &str, span: Span) -> Result<Activati
         Some(Binding::DType(dtype)) => Ok(ActivationKind::Plain(dtype)),
         _ => match DType::parse(name) {
             Some(dtype) if dtype.is_float() => Ok(ActivationKind::Plain(dtype)),
-            _ => Err(Diagnostic::new(span, format!("`{name}` is no activation kind")).help(format!("declare it: `<{name}: Activation>`"))),
+            _ => Err(Diagnostic::new(span, format!("`{name}` is no activation kind"))
+                .help(format!("declare it: `<{name}: Activation>`"))),
         },
     }
 }
 
-fn shape_exprs(instance: &Instance, dims: &mut Vec<String>, shape: &[Expr]) -> Result<Vec<DimExpr>> {
+fn shape_exprs(
+    instance: &Instance,
+    dims: &mut Vec<String>,
+    shape: &[Expr],
+) -> Result<Vec<DimExpr>> {
     shape.iter().map(|expr| dim_expr(instance, dims, expr)).collect()
 }
 
@@ -269,16 +309,24 @@ fn dim_expr(instance: &Instance, dims: &mut Vec<String>, expr: &Expr) -> Result<
         (DimOp::Sub, DimExpr::Const(a), DimExpr::Const(b)) => DimExpr::Const(a - b),
         (DimOp::Mul, DimExpr::Const(a), DimExpr::Const(b)) => DimExpr::Const(a * b),
         (DimOp::Div, DimExpr::Const(a), DimExpr::Const(b)) if *b > 0 => DimExpr::Const(a / b),
-        (DimOp::DivCeil, DimExpr::Const(a), DimExpr::Const(b)) if *b > 0 => DimExpr::Const((a + b - 1) / b),
+        (DimOp::DivCeil, DimExpr::Const(a), DimExpr::Const(b)) if *b > 0 => {
+            DimExpr::Const((a + b - 1) / b)
+        }
         _ => DimExpr::Op(op, Box::new(a), Box::new(b)),
     };
     Ok(match &expr.kind {
         ExprKind::Int(value) => DimExpr::Const(*value),
         ExprKind::Name(name) => match instance.constants.get(*name) {
             Some(constant) => DimExpr::Const(*constant),
-            None if name.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit()) => {
-                return Err(Diagnostic::new(expr.span, format!("`{name}` has no value in this instance"))
-                    .help("give it in the kernel's schedule (tuning file) or in `variants(..)`"));
+            None if name
+                .chars()
+                .all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit()) =>
+            {
+                return Err(Diagnostic::new(
+                    expr.span,
+                    format!("`{name}` has no value in this instance"),
+                )
+                .help("give it in the kernel's schedule (tuning file) or in `variants(..)`"));
             }
             None => {
                 let at = dims.iter().position(|dim| dim == name).unwrap_or_else(|| {
@@ -314,5 +362,6 @@ fn dim_expr(instance: &Instance, dims: &mut Vec<String>, expr: &Expr) -> Result<
 }
 
 fn bad_dim(expr: &Expr) -> Diagnostic {
-    Diagnostic::new(expr.span, "this is no dimension expression").help("use names, integers, + - * /, .div_ceil(), .min() and .max()")
+    Diagnostic::new(expr.span, "this is no dimension expression")
+        .help("use names, integers, + - * /, .div_ceil(), .min() and .max()")
 }

@@ -92,7 +92,10 @@ impl Scopes {
     /// Names visible here, for "did you mean" messages.
     pub(super) fn names(&self) -> Vec<&str> {
         let floor = self.floors.last().copied().unwrap_or(0).min(self.frames.len());
-        let mut names: Vec<&str> = self.frames[floor..].iter().flat_map(|frame| frame.keys().map(String::as_str)).collect();
+        let mut names: Vec<&str> = self.frames[floor..]
+            .iter()
+            .flat_map(|frame| frame.keys().map(String::as_str))
+            .collect();
         names.sort_unstable();
         names.dedup();
         names

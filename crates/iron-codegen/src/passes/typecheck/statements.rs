@@ -34,7 +34,8 @@ impl Checker<'_> {
             StmtKind::Let { names, tuple, mutable, value } => {
                 let item = self.expr(value)?;
                 if item == Item::Unit {
-                    return Err(Diagnostic::new(value.span, "this has no value").help("bind a scalar, a tile or a range"));
+                    return Err(Diagnostic::new(value.span, "this has no value")
+                        .help("bind a scalar, a tile or a range"));
                 }
                 if !tuple {
                     self.name_value(&item, names[0]);
@@ -51,13 +52,19 @@ impl Checker<'_> {
                     }
                     other => Err(Diagnostic::new(
                         stmt.span,
-                        format!("the pattern has {} names, the value is {}", names.len(), self.describe(&other)),
+                        format!(
+                            "the pattern has {} names, the value is {}",
+                            names.len(),
+                            self.describe(&other)
+                        ),
                     )
                     .help("write as many names as the tuple has entries")),
                 }
             }
             StmtKind::Assign { name, op, value } => self.assign(stmt.span, name, *op, value),
-            StmtKind::For { name, iterator, body } => self.for_loop(stmt.span, name, iterator, body),
+            StmtKind::For { name, iterator, body } => {
+                self.for_loop(stmt.span, name, iterator, body)
+            }
             StmtKind::Expr(expr) => match &expr.kind {
                 ExprKind::If { condition, then, otherwise } => {
                     self.branch(expr.span, condition, then, otherwise.as_ref())?;
@@ -66,8 +73,11 @@ impl Checker<'_> {
                 _ => {
                     let item = self.expr(expr)?;
                     if item != Item::Unit {
-                        return Err(Diagnostic::new(expr.span, "the value of this expression is not used")
-                            .help("bind it with `let`, or store it"));
+                        return Err(Diagnostic::new(
+                            expr.span,
+                            "the value of this expression is not used",
+                        )
+                        .help("bind it with `let`, or store it"));
                     }
                     Ok(())
                 }
@@ -84,12 +94,19 @@ impl Checker<'_> {
         }
     }
 
-    fn assign(&mut self, span: Span, name: &'static str, op: Option<BinaryOp>, value: &Expr) -> Result<()> {
+    fn assign(
+        &mut self,
+        span: Span,
+        name: &'static str,
+        op: Option<BinaryOp>,
+        value: &Expr,
+    ) -> Result<()> {
         let Some(variable) = self.scopes.get(name).cloned() else {
             return Err(self.unknown_name(name, span));
         };
         if !variable.mutable {
-            return Err(Diagnostic::new(span, format!("`{name}` is not mutable")).help(format!("declare it with `let mut {name} = ..`")));
+            return Err(Diagnostic::new(span, format!("`{name}` is not mutable"))
+                .help(format!("declare it with `let mut {name} = ..`")));
         }
         let new = self.expr(value)?;
         let new = match op {
@@ -108,7 +125,11 @@ impl Checker<'_> {
                 if ty != old_ty {
                     return Err(Diagnostic::new(
                         span,
-                        format!("`{name}` is {}, this value is {}", describe_type(&old_ty), describe_type(&ty)),
+                        format!(
+                            "`{name}` is {}, this value is {}",
+                            describe_type(&old_ty),
+                            describe_type(&ty)
+                        ),
                     )
                     .help("a variable keeps its type and shape; declare a new one with `let`"));
                 }
@@ -131,8 +152,14 @@ impl Checker<'_> {
         for name in names {
             let Some(variable) = self.scopes.get(&name).cloned() else { continue };
             let value = self.value_of(&variable.item, span).map_err(|_| {
-                Diagnostic::new(span, format!("`{name}` changes in this block but is {}", self.describe(&variable.item)))
-                    .help("only scalars and tiles can change in a loop or branch")
+                Diagnostic::new(
+                    span,
+                    format!(
+                        "`{name}` changes in this block but is {}",
+                        self.describe(&variable.item)
+                    ),
+                )
+                .help("only scalars and tiles can change in a loop or branch")
             })?;
             carried.push((name, value));
         }
@@ -151,7 +178,10 @@ impl Checker<'_> {
         carried
             .iter()
             .map(|(name, first)| {
-                let item = self.scopes.get(name).map_or(Item::Value(*first), |variable| variable.item.clone());
+                let item = self
+                    .scopes
+                    .get(name)
+                    .map_or(Item::Value(*first), |variable| variable.item.clone());
                 self.value_of(&item, span)
             })
             .collect()
@@ -169,7 +199,13 @@ impl Checker<'_> {
             .collect()
     }
 
-    fn for_loop(&mut self, span: Span, name: &'static str, iterator: &Expr, body: &syntax::Block) -> Result<()> {
+    fn for_loop(
+        &mut self,
+        span: Span,
+        name: &'static str,
+        iterator: &Expr,
+        body: &syntax::Block,
+    ) -> Result<()> {
         let (lower, upper, step, known_end) = self.iterator(iterator)?;
         let tile_len = step.tile;
         let carried = self.carried(&[body], span)?;
@@ -189,7 +225,8 @@ impl Checker<'_> {
         self.scopes.declare(name, item, false);
         let tail = self.block_statements(body)?;
         if tail != Item::Unit {
-            return Err(Diagnostic::new(span, "a loop body has no value").help("end its last line with `;`"));
+            return Err(Diagnostic::new(span, "a loop body has no value")
+                .help("end its last line with `;`"));
         }
         let yields = self.current_values(&carried, span)?;
         self.scopes.leave();
@@ -263,7 +300,10 @@ impl Checker<'_> {
         if *self.ty(condition_value) != Type::Scalar(DType::Bool) {
             return Err(Diagnostic::new(
                 condition.span,
-                format!("a condition is one truth value, this is {}", describe_type(self.ty(condition_value))),
+                format!(
+                    "a condition is one truth value, this is {}",
+                    describe_type(self.ty(condition_value))
+                ),
             )
             .help("use `select(condition, a, b)` for tiles, or reduce with `any(..)`"));
         }
@@ -274,7 +314,8 @@ impl Checker<'_> {
 
         let (then_block, then_tail) = self.branch_block(then, &carried, &entry, span)?;
         let empty = syntax::Block { stmts: &[], tail: None };
-        let (otherwise_block, otherwise_tail) = self.branch_block(otherwise.unwrap_or(&empty), &carried, &entry, span)?;
+        let (otherwise_block, otherwise_tail) =
+            self.branch_block(otherwise.unwrap_or(&empty), &carried, &entry, span)?;
         let (mut then_block, mut otherwise_block) = (then_block, otherwise_block);
         let tail = match (then_tail, otherwise_tail) {
             (Item::Unit, Item::Unit) => None,
@@ -296,7 +337,11 @@ impl Checker<'_> {
         self.set_variables(&carried, &results);
         results.extend(tail);
         self.push(Op {
-            kind: OpKind::If { condition: condition_value, then: then_block, otherwise: otherwise_block },
+            kind: OpKind::If {
+                condition: condition_value,
+                then: then_block,
+                otherwise: otherwise_block,
+            },
             results,
             span,
         });

@@ -6,10 +6,15 @@
 
 use std::collections::HashMap;
 
-use iron_core::ir::{BinaryOp, Const, Guard, Map, MapOutput, Op, OpKind, ReduceOp, Storage, Type, Value};
+use iron_core::ir::{
+    BinaryOp, Const, Guard, Map, MapOutput, Op, OpKind, ReduceOp, Storage, Type, Value,
+};
 use iron_core::{DType, Diagnostic};
 
-use super::{Emitter, Result, literal, load_scalar, memory_element, param_name, pitch, scalar, scalar_type, store_scalar, vectors_type};
+use super::{
+    Emitter, Result, literal, load_scalar, memory_element, param_name, pitch, scalar, scalar_type,
+    store_scalar, vectors_type,
+};
 use crate::passes::schedule::cpu::{LANES, is_unrolled};
 
 /// Accumulators of a reduction that run independently.
@@ -57,7 +62,14 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn declare_output(&mut self, op: &Op, map: &Map, slot: usize, output: &MapOutput, vectors: bool) {
+    fn declare_output(
+        &mut self,
+        op: &Op,
+        map: &Map,
+        slot: usize,
+        output: &MapOutput,
+        vectors: bool,
+    ) {
         let result = op.results[slot];
         let ty = self.kernel.ty(result).clone();
         match output {
@@ -71,7 +83,8 @@ impl Emitter<'_> {
                     [n] => format!("[{zero}; {}]", n / LANES),
                     shape => format!("[[{zero}; {}]; {}]", shape[1] / LANES, shape[0]),
                 };
-                let line = format!("let mut {}: {} = {value};", self.name(result), vectors_type(&ty));
+                let line =
+                    format!("let mut {}: {} = {value};", self.name(result), vectors_type(&ty));
                 self.line(&line);
             }
             MapOutput::Element => {}
@@ -90,10 +103,21 @@ impl Emitter<'_> {
 
     fn accumulators(map: &Map, vectors: bool) -> u32 {
         let last = map.space.last().copied().unwrap_or(1);
-        if vectors && map.schedule.unroll >= last.div_ceil(LANES) { last.div_ceil(LANES).min(ACCUMULATORS) } else { 1 }
+        if vectors && map.schedule.unroll >= last.div_ceil(LANES) {
+            last.div_ceil(LANES).min(ACCUMULATORS)
+        } else {
+            1
+        }
     }
 
-    fn declare_accumulators(&mut self, map: &Map, slot: usize, fold: ReduceOp, result: Value, vectors: bool) {
+    fn declare_accumulators(
+        &mut self,
+        map: &Map,
+        slot: usize,
+        fold: ReduceOp,
+        result: Value,
+        vectors: bool,
+    ) {
         let dtype = self.kernel.ty(result).dtype();
         let start = identity(fold, dtype);
         let start = if vectors { splat(&start, dtype) } else { start };
@@ -102,9 +126,18 @@ impl Emitter<'_> {
         }
     }
 
-    fn fold_accumulators(&mut self, map: &Map, slot: usize, fold: ReduceOp, result: Value, vectors: bool) -> String {
+    fn fold_accumulators(
+        &mut self,
+        map: &Map,
+        slot: usize,
+        fold: ReduceOp,
+        result: Value,
+        vectors: bool,
+    ) -> String {
         let dtype = self.kernel.ty(result).dtype();
-        let mut terms: Vec<String> = (0..Self::accumulators(map, vectors)).map(|number| format!("fold{slot}_{number}")).collect();
+        let mut terms: Vec<String> = (0..Self::accumulators(map, vectors))
+            .map(|number| format!("fold{slot}_{number}"))
+            .collect();
         while terms.len() > 1 {
             terms = terms
                 .chunks(2)
@@ -162,7 +195,9 @@ impl Emitter<'_> {
         }
         let row_folds: Vec<usize> = (0..map.outputs.len())
             .filter(|slot| match &map.outputs[*slot] {
-                MapOutput::Reduce { axes, .. } => axes.len() < map.space.len() && reduces_last_only(map, axes),
+                MapOutput::Reduce { axes, .. } => {
+                    axes.len() < map.space.len() && reduces_last_only(map, axes)
+                }
                 MapOutput::Element => false,
             })
             .collect();
@@ -182,7 +217,8 @@ impl Emitter<'_> {
                 let ty = self.kernel.ty(result).clone();
                 let at = offset(outer, ty.shape());
                 let memory = self.memory(result);
-                let total = if memory_element(&ty) == "i32" { format!("({total}) as i32") } else { total };
+                let total =
+                    if memory_element(&ty) == "i32" { format!("({total}) as i32") } else { total };
                 self.line(&format!("*{memory}.add({at}) = {total};"));
             }
         }
@@ -206,7 +242,12 @@ impl Emitter<'_> {
         if map.schedule.unroll >= count {
             for vector in 0..count {
                 let valid = if vector < whole { LANES } else { extent % LANES };
-                let point = Point { outer, inner: format!("{}", vector * LANES), vector: Some(vector), valid };
+                let point = Point {
+                    outer,
+                    inner: format!("{}", vector * LANES),
+                    vector: Some(vector),
+                    valid,
+                };
                 self.open("{");
                 self.point(op, map, &point, true)?;
                 self.close("}");
@@ -219,7 +260,12 @@ impl Emitter<'_> {
         self.close("}");
         if whole < count {
             self.open("{");
-            let point = Point { outer, inner: format!("{}", whole * LANES), vector: None, valid: extent % LANES };
+            let point = Point {
+                outer,
+                inner: format!("{}", whole * LANES),
+                vector: None,
+                valid: extent % LANES,
+            };
             self.point(op, map, &point, true)?;
             self.close("}");
         }
@@ -265,10 +311,19 @@ impl Emitter<'_> {
         known.get(&value).cloned().unwrap_or_else(|| Operand::Uniform(self.scalar(value)))
     }
 
-    fn input(&mut self, map: &Map, value: Value, axes: &[u32], point: &Point<'_>, vectors: bool) -> Operand {
+    fn input(
+        &mut self,
+        map: &Map,
+        value: Value,
+        axes: &[u32],
+        point: &Point<'_>,
+        vectors: bool,
+    ) -> Operand {
         let ty = self.kernel.ty(value).clone();
         let last = map.space.len() as u32 - 1;
-        let position = |axis: &u32| if *axis == last { point.inner.clone() } else { point.outer[*axis as usize].clone() };
+        let position = |axis: &u32| {
+            if *axis == last { point.inner.clone() } else { point.outer[*axis as usize].clone() }
+        };
         if self.storage(value) == Some(Storage::Vectors) {
             let name = self.name(value);
             let vector = point.vector.unwrap_or(0);
@@ -296,12 +351,25 @@ impl Emitter<'_> {
             format!("I::load_{kind}({memory}.add({at}))")
         } else {
             let zero = if kind == "f32" { "I::splat_f(0.0)" } else { "I::splat_i(0)" };
-            format!("I::gather_{kind}({memory}.add({at}), tile::affine::<I>(0, {pitch}), I::first_m({}), {zero})", point.valid)
+            format!(
+                "I::gather_{kind}({memory}.add({at}), tile::affine::<I>(0, {pitch}), I::first_m({}), {zero})",
+                point.valid
+            )
         };
-        Operand::Vector(if bool { format!("I::not_m(I::eq_i({loaded}, I::splat_i(0)))") } else { loaded })
+        Operand::Vector(if bool {
+            format!("I::not_m(I::eq_i({loaded}, I::splat_i(0)))")
+        } else {
+            loaded
+        })
     }
 
-    fn body_op(&mut self, op: &Op, known: &mut HashMap<Value, Operand>, point: &Point<'_>, vectors: bool) -> Result<()> {
+    fn body_op(
+        &mut self,
+        op: &Op,
+        known: &mut HashMap<Value, Operand>,
+        point: &Point<'_>,
+        vectors: bool,
+    ) -> Result<()> {
         match &op.kind {
             OpKind::Const(_) => return Ok(()),
             OpKind::ElementLoad { tensor, index, guards, fill } => {
@@ -310,12 +378,14 @@ impl Emitter<'_> {
                 return Ok(());
             }
             OpKind::ElementStore { tensor, index, guards, value } => {
-                return self.element_store(op, *tensor, index, guards, *value, known, point, vectors);
+                return self
+                    .element_store(op, *tensor, index, guards, *value, known, point, vectors);
             }
             _ => {}
         }
         let values = op.kind.operands();
-        let operands: Vec<Operand> = values.iter().map(|value| self.operand(*value, known)).collect();
+        let operands: Vec<Operand> =
+            values.iter().map(|value| self.operand(*value, known)).collect();
         let result = op.results[0];
         let to = self.kernel.ty(result).dtype();
         let from = values.first().and_then(|value| self.kernel.ty(*value).dtype());
@@ -338,21 +408,30 @@ impl Emitter<'_> {
             known.insert(result, Operand::Uniform(name));
             return Ok(());
         }
-        let texts: Vec<String> =
-            operands.iter().zip(&values).map(|(operand, value)| vector_text(operand, self.kernel.ty(*value).dtype())).collect();
+        let texts: Vec<String> = operands
+            .iter()
+            .zip(&values)
+            .map(|(operand, value)| vector_text(operand, self.kernel.ty(*value).dtype()))
+            .collect();
         // The type that selects the instruction is that of the compared or combined operands.
         let from = match op.kind {
             OpKind::Select(_, a, _) => self.kernel.ty(a).dtype(),
             _ => from,
         };
-        let expression = scalar::vector_expression(&op.kind, &texts, from, to).ok_or_else(missing)?;
+        let expression =
+            scalar::vector_expression(&op.kind, &texts, from, to).ok_or_else(missing)?;
         self.line(&format!("let {name} = {expression};"));
         known.insert(result, Operand::Vector(name));
         Ok(())
     }
 
     /// Position arithmetic that stays `base + lane * step`.
-    fn affine(&mut self, kind: &OpKind, operands: &[Operand], to: Option<DType>) -> Option<Operand> {
+    fn affine(
+        &mut self,
+        kind: &OpKind,
+        operands: &[Operand],
+        to: Option<DType>,
+    ) -> Option<Operand> {
         let OpKind::Binary(op, a, b) = kind else { return None };
         if to != Some(DType::I32) {
             return None;
@@ -363,11 +442,17 @@ impl Emitter<'_> {
         };
         let (base, step) = match (op, &operands[0], &operands[1]) {
             (BinaryOp::Add, Operand::Affine { base, step }, Operand::Uniform(other))
-            | (BinaryOp::Add, Operand::Uniform(other), Operand::Affine { base, step }) => (format!("({base} + {other})"), *step),
-            (BinaryOp::Sub, Operand::Affine { base, step }, Operand::Uniform(other)) => (format!("({base} - {other})"), *step),
-            (BinaryOp::Add, Operand::Affine { base, step }, Operand::Affine { base: other, step: more }) => {
-                (format!("({base} + {other})"), step + more)
+            | (BinaryOp::Add, Operand::Uniform(other), Operand::Affine { base, step }) => {
+                (format!("({base} + {other})"), *step)
             }
+            (BinaryOp::Sub, Operand::Affine { base, step }, Operand::Uniform(other)) => {
+                (format!("({base} - {other})"), *step)
+            }
+            (
+                BinaryOp::Add,
+                Operand::Affine { base, step },
+                Operand::Affine { base: other, step: more },
+            ) => (format!("({base} + {other})"), step + more),
             (BinaryOp::Mul, Operand::Affine { base, step }, Operand::Uniform(_)) => {
                 let factor = constant(*b, self)?;
                 (format!("({base} * {factor})"), step * factor)
@@ -430,8 +515,16 @@ impl Emitter<'_> {
                         conditions.push(format!("{index} >= 0"));
                     }
                 }
+                // Lanes before the first position are masked one by one.
+                Operand::Affine { base, step } if guard.signed => {
+                    let positions = format!("tile::affine::<I>({base}, {step})");
+                    masks.push(format!("I::lt_i({positions}, I::splat_i({bound}))"));
+                    masks.push(format!("I::le_i(I::splat_i(0), {positions})"));
+                }
                 Operand::Affine { base, step: 1 } => counts.push(format!("({bound} - {base})")),
-                Operand::Affine { base, step } => counts.push(format!("tile::div_i({bound} - {base} + {step} - 1, {step})")),
+                Operand::Affine { base, step } => {
+                    counts.push(format!("tile::div_i({bound} - {base} + {step} - 1, {step})"))
+                }
                 Operand::Vector(vector) => {
                     masks.push(format!("I::lt_i({vector}, I::splat_i({bound}))"));
                     if guard.signed {
@@ -443,7 +536,9 @@ impl Emitter<'_> {
         let condition = (!conditions.is_empty()).then(|| conditions.join(" && "));
         let count = counts.into_iter().reduce(|a, b| format!("({a}).min({b})"));
         let count = match (count, &condition) {
-            (Some(count), Some(condition)) => Some(format!("if {condition} {{ {count} }} else {{ 0 }}")),
+            (Some(count), Some(condition)) => {
+                Some(format!("if {condition} {{ {count} }} else {{ 0 }}"))
+            }
             (None, Some(condition)) => Some(format!("if {condition} {{ {LANES} }} else {{ 0 }}")),
             (count, None) => count,
         };
@@ -462,7 +557,8 @@ impl Emitter<'_> {
         point: &Point<'_>,
     ) -> Result<Operand> {
         let access = self.access(tensor, index, known);
-        let guarded = self.guards(guards, if access.lanes.is_some() { point.valid } else { LANES }, known);
+        let guarded =
+            self.guards(guards, if access.lanes.is_some() { point.valid } else { LANES }, known);
         let dtype = self.param_dtype(tensor);
         let name = self.name(op.results[0]);
         let fill_operand = self.operand(fill, known);
@@ -491,7 +587,11 @@ impl Emitter<'_> {
             format!("I::gather_{kind}({}, {lanes}, {mask}, {fill})", access.pointer)
         };
         if !access.contiguous && matches!(dtype, DType::I8 | DType::U8) {
-            return Err(Diagnostic::new(op.span, format!("{dtype} elements are not gathered on the CPU")).help("read them along the last axis"));
+            return Err(Diagnostic::new(
+                op.span,
+                format!("{dtype} elements are not gathered on the CPU"),
+            )
+            .help("read them along the last axis"));
         }
         self.line(&format!("let {name} = {expression};"));
         Ok(Operand::Vector(name))
@@ -532,13 +632,26 @@ impl Emitter<'_> {
                 None => format!("I::store_{kind}({}, {text});", access.pointer),
             }
         } else {
-            format!("tile::scatter_{kind}::<I>({}, {lanes}, {}, {text});", access.pointer, guarded.lane_mask())
+            format!(
+                "tile::scatter_{kind}::<I>({}, {lanes}, {}, {text});",
+                access.pointer,
+                guarded.lane_mask()
+            )
         };
         self.line(&line);
         Ok(())
     }
 
-    fn output(&mut self, result: Value, slot: usize, map: &Map, output: &MapOutput, operand: &Operand, point: &Point<'_>, vectors: bool) {
+    fn output(
+        &mut self,
+        result: Value,
+        slot: usize,
+        map: &Map,
+        output: &MapOutput,
+        operand: &Operand,
+        point: &Point<'_>,
+        vectors: bool,
+    ) {
         let ty = self.kernel.ty(result).clone();
         let dtype = ty.dtype();
         let mut positions: Vec<String> = point.outer.to_vec();
@@ -559,13 +672,19 @@ impl Emitter<'_> {
                 let at = offset(&positions, ty.shape());
                 self.store_element(result, &ty, &at, operand, vectors);
             }
-            MapOutput::Reduce { op: fold, axes } if axes.len() == map.space.len() || reduces_last_only(map, axes) => {
+            MapOutput::Reduce { op: fold, axes }
+                if axes.len() == map.space.len() || reduces_last_only(map, axes) =>
+            {
                 let number = point.vector.unwrap_or(0) % Self::accumulators(map, vectors);
-                let mut value = if vectors { vector_text(operand, dtype) } else { uniform_text(operand) };
+                let mut value =
+                    if vectors { vector_text(operand, dtype) } else { uniform_text(operand) };
                 if vectors && point.valid < LANES {
                     let identity = splat(&identity(*fold, dtype), dtype);
                     let kind = lane_kind(dtype);
-                    value = format!("I::select_{kind}(I::first_m({}), {value}, {identity})", point.valid);
+                    value = format!(
+                        "I::select_{kind}(I::first_m({}), {value}, {identity})",
+                        point.valid
+                    );
                 }
                 let name = format!("fold{slot}_{number}");
                 let combined = combine(*fold, dtype, &name, &value, vectors);
@@ -584,18 +703,32 @@ impl Emitter<'_> {
                 let last = map.space.len() as u32 - 1;
                 if vectors && !axes.contains(&last) {
                     let value = vector_text(operand, dtype);
-                    let combined = combine(*fold, dtype, &format!("I::load_{kind}({memory}.add({at}))"), &value, true);
+                    let combined = combine(
+                        *fold,
+                        dtype,
+                        &format!("I::load_{kind}({memory}.add({at}))"),
+                        &value,
+                        true,
+                    );
                     self.line(&format!("I::store_{kind}({memory}.add({at}), {combined});"));
                 } else {
                     let value = uniform_text(operand);
-                    let combined = combine(*fold, dtype, &format!("*{memory}.add({at})"), &value, false);
+                    let combined =
+                        combine(*fold, dtype, &format!("*{memory}.add({at})"), &value, false);
                     self.line(&format!("*{memory}.add({at}) = {combined};"));
                 }
             }
         }
     }
 
-    fn store_element(&mut self, result: Value, ty: &Type, at: &str, operand: &Operand, vectors: bool) {
+    fn store_element(
+        &mut self,
+        result: Value,
+        ty: &Type,
+        at: &str,
+        operand: &Operand,
+        vectors: bool,
+    ) {
         let memory = self.memory(result);
         let dtype = ty.dtype();
         let line = if vectors {
@@ -603,7 +736,9 @@ impl Emitter<'_> {
             match dtype {
                 Some(DType::F32) => format!("I::store_f32({memory}.add({at}), {value});"),
                 Some(DType::Bool) => {
-                    format!("I::store_i32({memory}.add({at}), I::select_i({value}, I::splat_i(1), I::splat_i(0)));")
+                    format!(
+                        "I::store_i32({memory}.add({at}), I::select_i({value}, I::splat_i(1), I::splat_i(0)));"
+                    )
                 }
                 _ => format!("I::store_i32({memory}.add({at}), {value});"),
             }
@@ -660,7 +795,11 @@ fn offset(positions: &[String], shape: &[u32]) -> String {
 }
 
 fn as_i32(position: &str) -> String {
-    if position.chars().all(|c| c.is_ascii_digit()) { format!("{position}_i32") } else { format!("({position} as i32)") }
+    if position.chars().all(|c| c.is_ascii_digit()) {
+        format!("{position}_i32")
+    } else {
+        format!("({position} as i32)")
+    }
 }
 
 fn scaled(position: &str, stride: Option<&str>) -> String {
@@ -708,7 +847,9 @@ fn vector_text(operand: &Operand, dtype: Option<DType>) -> String {
 
 fn uniform_text(operand: &Operand) -> String {
     match operand {
-        Operand::Uniform(text) | Operand::Vector(text) | Operand::Affine { base: text, .. } => text.clone(),
+        Operand::Uniform(text) | Operand::Vector(text) | Operand::Affine { base: text, .. } => {
+            text.clone()
+        }
     }
 }
 
@@ -743,5 +884,7 @@ fn combine(fold: ReduceOp, dtype: Option<DType>, a: &str, b: &str, vectors: bool
     } else {
         scalar::expression(&kind, &operands, dtype, dtype)
     };
-    text.unwrap_or_else(|| format!("/* no fold for {} */", scalar_type(dtype.unwrap_or(DType::F32))))
+    text.unwrap_or_else(|| {
+        format!("/* no fold for {} */", scalar_type(dtype.unwrap_or(DType::F32)))
+    })
 }

@@ -11,7 +11,10 @@ mod scalar;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use iron_core::ir::{ActivationKind, Block, Const, DimExpr, DimOp, Index, Kernel, Op, OpKind, ParamKind, Storage, Type, Value};
+use iron_core::ir::{
+    ActivationKind, Block, Const, DimExpr, DimOp, Index, Kernel, Op, OpKind, ParamKind, Storage,
+    Type, Value,
+};
 use iron_core::{DType, Diagnostic, Format};
 
 use crate::passes::schedule::cpu::LANES;
@@ -149,7 +152,9 @@ impl<'k> Emitter<'k> {
                 ParamKind::Scalar(dtype) => {
                     let word = lines.len();
                     lines.push(match dtype {
-                        DType::F32 => format!("let {name} = f32::from_bits(launch.args[{word}] as u32);"),
+                        DType::F32 => {
+                            format!("let {name} = f32::from_bits(launch.args[{word}] as u32);")
+                        }
                         DType::U32 => format!("let {name} = launch.args[{word}] as u32;"),
                         _ => format!("let {name} = launch.args[{word}] as i32;"),
                     });
@@ -225,15 +230,19 @@ impl<'k> Emitter<'k> {
             OpKind::If { .. } => self.branch(op)?,
             OpKind::Map(map) => self.map(op, map)?,
             OpKind::DotTile { .. } => self.dot(op)?,
-            OpKind::QuantizeStore { tensor, index, value } => self.quantize_store(*tensor, index, *value),
+            OpKind::QuantizeStore { tensor, index, value } => {
+                self.quantize_store(*tensor, index, *value)
+            }
             OpKind::DecodeRow { tensor, index } => self.decode_row(op.results[0], *tensor, index),
             kind => {
-                let operands: Vec<String> = kind.operands().into_iter().map(|value| self.scalar(value)).collect();
+                let operands: Vec<String> =
+                    kind.operands().into_iter().map(|value| self.scalar(value)).collect();
                 let from = kind.operands().first().and_then(|value| self.kernel.ty(*value).dtype());
                 let to = self.kernel.ty(op.results[0]).dtype();
-                let expression = scalar::expression(kind, &operands, from, to).ok_or_else(|| {
-                    Diagnostic::new(op.span, format!("no scalar form of {kind:?} on the CPU"))
-                })?;
+                let expression =
+                    scalar::expression(kind, &operands, from, to).ok_or_else(|| {
+                        Diagnostic::new(op.span, format!("no scalar form of {kind:?} on the CPU"))
+                    })?;
                 self.bind(op, &expression);
             }
         }
@@ -248,7 +257,8 @@ impl<'k> Emitter<'k> {
     /// The element type of a tensor in memory.
     fn param_dtype(&self, tensor: u32) -> DType {
         match &self.kernel.params[tensor as usize].kind {
-            ParamKind::Tensor { dtype, .. } | ParamKind::Activations { kind: ActivationKind::Plain(dtype), .. } => *dtype,
+            ParamKind::Tensor { dtype, .. }
+            | ParamKind::Activations { kind: ActivationKind::Plain(dtype), .. } => *dtype,
             ParamKind::Quantized { format, .. } => match format {
                 Format::F16 => DType::F16,
                 Format::BF16 => DType::BF16,
@@ -262,7 +272,8 @@ impl<'k> Emitter<'k> {
     /// Elements from one position to the next along `axis`, as a Rust expression.
     fn stride(&self, tensor: u32, axis: usize) -> Option<String> {
         let param = &self.kernel.params[tensor as usize];
-        (axis + 1 < param.kind.shape().len()).then(|| format!("{}_stride{axis}", param_name(&param.name)))
+        (axis + 1 < param.kind.shape().len())
+            .then(|| format!("{}_stride{axis}", param_name(&param.name)))
     }
 
     fn scalar_address(&self, tensor: u32, index: &[Index]) -> String {
@@ -317,7 +328,12 @@ impl<'k> Emitter<'k> {
             if self.storage(*start) == Some(Storage::Memory) {
                 self.copy_memory(*start, arg);
             } else {
-                let line = format!("let mut {}: {} = {};", self.name(arg), self.variable_type(arg), self.scalar(*start));
+                let line = format!(
+                    "let mut {}: {} = {};",
+                    self.name(arg),
+                    self.variable_type(arg),
+                    self.scalar(*start)
+                );
                 self.line(&line);
             }
         }
@@ -347,7 +363,8 @@ impl<'k> Emitter<'k> {
         self.close("}");
         for (slot, result) in op.results.iter().enumerate() {
             if self.storage(*result) != Some(Storage::Memory) {
-                let line = format!("let {} = {};", self.name(*result), self.name(body.args[slot + 1]));
+                let line =
+                    format!("let {} = {};", self.name(*result), self.name(body.args[slot + 1]));
                 self.line(&line);
             }
         }
@@ -356,8 +373,9 @@ impl<'k> Emitter<'k> {
 
     fn branch(&mut self, op: &Op) -> Result<()> {
         let OpKind::If { condition, then, otherwise } = &op.kind else { unreachable!() };
-        let in_variables: Vec<usize> =
-            (0..op.results.len()).filter(|slot| self.storage(op.results[*slot]) != Some(Storage::Memory)).collect();
+        let in_variables: Vec<usize> = (0..op.results.len())
+            .filter(|slot| self.storage(op.results[*slot]) != Some(Storage::Memory))
+            .collect();
         for slot in &in_variables {
             let result = op.results[*slot];
             let line = format!("let {}: {};", self.name(result), self.variable_type(result));
@@ -401,13 +419,18 @@ impl<'k> Emitter<'k> {
     /// `value` as vectors: its variable, or a load from memory.
     fn quantize_store(&mut self, tensor: u32, index: &[Index], value: Value) {
         let name = param_name(&self.kernel.params[tensor as usize].name);
-        let (Some(Index::Range { start, bound, .. }), shape) = (index.last(), self.kernel.ty(value).shape().to_vec()) else {
+        let (Some(Index::Range { start, bound, .. }), shape) =
+            (index.last(), self.kernel.ty(value).shape().to_vec())
+        else {
             return;
         };
         let start = self.scalar(*start);
         let len = *shape.last().expect("a tile has axes");
         let vectors = len / LANES;
-        let valid = bound.map_or_else(|| format!("{len}"), |bound| format!("({} - {start}).min({len})", self.scalar(bound)));
+        let valid = bound.map_or_else(
+            || format!("{len}"),
+            |bound| format!("({} - {start}).min({len})", self.scalar(bound)),
+        );
         let (rows, row) = match &index[0] {
             Index::At(row) => (1, self.scalar(*row)),
             Index::Range { start, .. } => (shape[0], self.scalar(*start)),
@@ -442,10 +465,14 @@ impl<'k> Emitter<'k> {
     fn decode_row(&mut self, result: Value, tensor: u32, index: &[Index]) {
         let param = &self.kernel.params[tensor as usize];
         let ParamKind::Quantized { format, shape } = &param.kind else { return };
-        let (Index::At(row), Index::Range { start, len, bound, .. }) = (&index[0], &index[1]) else { return };
+        let (Index::At(row), Index::Range { start, len, bound, .. }) = (&index[0], &index[1])
+        else {
+            return;
+        };
         let (row, start) = (self.scalar(*row), self.scalar(*start));
         let vectors = len / LANES;
-        let valid = bound.map_or_else(|| format!("{len}"), |bound| format!("{} - {start}", self.scalar(bound)));
+        let valid = bound
+            .map_or_else(|| format!("{len}"), |bound| format!("{} - {start}", self.scalar(bound)));
         let k = self.extent(&shape[1]);
         let name = param_name(&param.name);
         let expression = format!(

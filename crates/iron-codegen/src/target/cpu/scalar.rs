@@ -4,7 +4,12 @@ use iron_core::DType;
 use iron_core::ir::{BinaryOp, CompareOp, OpKind, UnaryOp};
 
 /// The Rust expression of an elementwise operation on scalars; `None` when there is none.
-pub(super) fn expression(kind: &OpKind, operands: &[String], from: Option<DType>, to: Option<DType>) -> Option<String> {
+pub(super) fn expression(
+    kind: &OpKind,
+    operands: &[String],
+    from: Option<DType>,
+    to: Option<DType>,
+) -> Option<String> {
     let float = from == Some(DType::F32);
     let bool = from == Some(DType::Bool);
     Some(match (kind, operands) {
@@ -29,8 +34,12 @@ pub(super) fn expression(kind: &OpKind, operands: &[String], from: Option<DType>
             (BinaryOp::Add, false) => format!("({a}).wrapping_add({b})"),
             (BinaryOp::Sub, false) => format!("({a}).wrapping_sub({b})"),
             (BinaryOp::Mul, false) => format!("({a}).wrapping_mul({b})"),
-            (BinaryOp::Div, false) if from == Some(DType::U32) => format!("({a}).checked_div({b}).unwrap_or(0)"),
-            (BinaryOp::Rem, false) if from == Some(DType::U32) => format!("({a}).checked_rem({b}).unwrap_or(0)"),
+            (BinaryOp::Div, false) if from == Some(DType::U32) => {
+                format!("({a}).checked_div({b}).unwrap_or(0)")
+            }
+            (BinaryOp::Rem, false) if from == Some(DType::U32) => {
+                format!("({a}).checked_rem({b}).unwrap_or(0)")
+            }
             (BinaryOp::Div, false) => format!("tile::div_i({a}, {b})"),
             (BinaryOp::Rem, false) => format!("tile::rem_i({a}, {b})"),
             (BinaryOp::Min, false) => format!("({a}).min({b})"),
@@ -77,7 +86,12 @@ pub(super) fn expression(kind: &OpKind, operands: &[String], from: Option<DType>
 }
 
 /// The expression of an elementwise operation on vectors of the tile library.
-pub(super) fn vector_expression(kind: &OpKind, operands: &[String], from: Option<DType>, to: Option<DType>) -> Option<String> {
+pub(super) fn vector_expression(
+    kind: &OpKind,
+    operands: &[String],
+    from: Option<DType>,
+    to: Option<DType>,
+) -> Option<String> {
     let float = from == Some(DType::F32);
     let unsigned = from == Some(DType::U32);
     let bool = from == Some(DType::Bool);
@@ -116,14 +130,31 @@ pub(super) fn vector_expression(kind: &OpKind, operands: &[String], from: Option
                 }
                 BinaryOp::Min if unsigned => format!("I::select_i(I::lt_u({a}, {b}), {a}, {b})"),
                 BinaryOp::Max if unsigned => format!("I::select_i(I::lt_u({a}, {b}), {b}, {a})"),
-                BinaryOp::Xor if bool => format!("I::or_m(I::and_m({a}, I::not_m({b})), I::and_m({b}, I::not_m({a})))"),
+                BinaryOp::Xor if bool => {
+                    format!("I::or_m(I::and_m({a}, I::not_m({b})), I::and_m({b}, I::not_m({a})))")
+                }
                 BinaryOp::Shr if unsigned => format!("I::shr_u({a}, {b})"),
-                _ => format!("I::{name}_{}({a}, {b})", if float { "f" } else if bool { "m" } else { "i" }),
+                _ => format!(
+                    "I::{name}_{}({a}, {b})",
+                    if float {
+                        "f"
+                    } else if bool {
+                        "m"
+                    } else {
+                        "i"
+                    }
+                ),
             }
         }
         (OpKind::Fma(..), [a, b, c]) => format!("I::fma_f({a}, {b}, {c})"),
         (OpKind::Compare(op, ..), [a, b]) => {
-            let kind = if float { "f" } else if unsigned { "u" } else { "i" };
+            let kind = if float {
+                "f"
+            } else if unsigned {
+                "u"
+            } else {
+                "i"
+            };
             let equal = if float { "f" } else { "i" };
             if bool {
                 return None;
@@ -143,8 +174,12 @@ pub(super) fn vector_expression(kind: &OpKind, operands: &[String], from: Option
             _ => format!("I::select_i({c}, {a}, {b})"),
         },
         (OpKind::Cast(_), [a]) => match (from?, to?) {
-            (DType::Bool, DType::F32) => format!("I::select_f({a}, I::splat_f(1.0), I::splat_f(0.0))"),
-            (DType::Bool, DType::I32 | DType::U32) => format!("I::select_i({a}, I::splat_i(1), I::splat_i(0))"),
+            (DType::Bool, DType::F32) => {
+                format!("I::select_f({a}, I::splat_f(1.0), I::splat_f(0.0))")
+            }
+            (DType::Bool, DType::I32 | DType::U32) => {
+                format!("I::select_i({a}, I::splat_i(1), I::splat_i(0))")
+            }
             (DType::U32, DType::F32) => format!("I::f_from_u({a})"),
             (DType::I32, DType::F32) => format!("I::f_from_i({a})"),
             (DType::F32, DType::I32 | DType::U32) => format!("I::i_from_f({a})"),
