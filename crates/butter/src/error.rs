@@ -7,6 +7,7 @@ use iron_runtime::RuntimeError;
 use crate::batch::BatchError;
 use crate::cache::CacheError;
 use crate::generate::OptionsError;
+use crate::hub::HubError;
 use crate::template::TemplateError;
 use crate::tokenizer::TokenizerError;
 use crate::weights::WeightsError;
@@ -15,6 +16,9 @@ use crate::weights::WeightsError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The model's files could not be found or fetched.
+    #[error(transparent)]
+    Hub(#[from] HubError),
     /// The weights or the configuration.
     #[error(transparent)]
     Weights(#[from] WeightsError),

@@ -9,6 +9,8 @@ use iron_runtime::IsaLevel;
 
 use crate::capabilities::Capabilities;
 use crate::executor::Dispatch;
+use crate::generate::CancelToken;
+use crate::hub::{self, Hub};
 
 /// Where a model stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -32,15 +34,8 @@ pub enum ModelState {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ModelEvent {
-    /// A part of a file arrived.
-    Downloading {
-        /// The file.
-        file: String,
-        /// Bytes that are there.
-        received: u64,
-        /// Bytes of the whole, where known.
-        total: Option<u64>,
-    },
+    /// Something about fetching the model's files.
+    Downloading(hub::Event),
     /// A tensor was brought to the device.
     Loading {
         /// The tensor.
@@ -68,7 +63,7 @@ impl ModelEvent {
     /// The state that the event belongs to.
     pub fn state(&self) -> ModelState {
         match self {
-            Self::Downloading { .. } => ModelState::Downloading,
+            Self::Downloading(_) => ModelState::Downloading,
             Self::Loading { .. } => ModelState::Loading,
             Self::Loaded { .. } => ModelState::Loaded,
             Self::Ready => ModelState::Ready,
@@ -131,6 +126,10 @@ pub struct LoadOptions {
     pub prewarm: bool,
     /// What the model must be able to do; `None`: whatever it can.
     pub capabilities: Option<Capabilities>,
+    /// Where models are fetched from and kept.
+    pub hub: Hub,
+    /// Ends a download from another thread.
+    pub cancel: CancelToken,
     /// Who is told about progress.
     pub events: EventListeners,
 }
@@ -147,6 +146,8 @@ impl Default for LoadOptions {
             dispatch: Dispatch::default(),
             prewarm: true,
             capabilities: None,
+            hub: Hub::from_env(),
+            cancel: CancelToken::default(),
             events: EventListeners::default(),
         }
     }

@@ -60,13 +60,17 @@ impl Logits {
 }
 
 impl Model {
-    /// Loads the model in a file or folder, and tells the listeners in `options` how far it is.
-    pub fn load(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, Error> {
-        let result = load(path.as_ref(), options);
-        if let Err(error) = &result {
-            options.events.tell(&ModelEvent::Failed { message: error.to_string() });
-        }
-        result
+    /// Loads the model that `reference` names, fetching it first if need be: a file or folder, a short name, or a place
+    /// to fetch from (see [`crate::hub::Reference::parse`]). The listeners in `options` are told how far it is.
+    pub fn load(reference: &str, options: &LoadOptions) -> Result<Self, Error> {
+        let mut on_event = |event| options.events.tell(&ModelEvent::Downloading(event));
+        let path = options.hub.resolve(reference, &mut on_event, options.cancel.flag());
+        told(options, path.map_err(Error::from).and_then(|path| load(&path, options)))
+    }
+
+    /// Like [`Model::load`], for a file or folder that is there.
+    pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, Error> {
+        told(options, load(path.as_ref(), options))
     }
 
     /// The file or folder that the model was loaded from.
@@ -193,6 +197,14 @@ impl Inner {
     pub(crate) fn ends_turn(&self, token: u32) -> bool {
         self.turn_ends.contains(&token)
     }
+}
+
+/// Tells the listeners of a failure.
+fn told(options: &LoadOptions, result: Result<Model, Error>) -> Result<Model, Error> {
+    if let Err(error) = &result {
+        options.events.tell(&ModelEvent::Failed { message: error.to_string() });
+    }
+    result
 }
 
 fn load(path: &Path, options: &LoadOptions) -> Result<Model, Error> {

@@ -155,7 +155,7 @@ impl GenerateOptions {
     }
 }
 
-/// Ends a generation before its next token; clones end the same one.
+/// Ends a generation before its next token, or a download; clones end the same one.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
@@ -168,6 +168,10 @@ impl CancelToken {
     /// Whether the end was asked for.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.0
     }
 }
 

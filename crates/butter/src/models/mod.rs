@@ -66,3 +66,6 @@ pub trait Decoder: fmt::Debug + Send + Sync {
     /// Logits of the wanted tokens, f32 `[wanted rows, vocab_size]`.
     fn logits(&self, cx: &Context<'_>, x: Residual) -> Result<Tensor, Error>;
 }
+
+#[cfg(test)]
+mod tests;
