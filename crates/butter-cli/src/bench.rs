@@ -77,14 +77,18 @@ pub(crate) fn run(args: &BenchArgs, terminal: &Terminal) -> Result<(), Failure> 
     let bench = Bench { model: &model, prompt: prompt(&model, context), terminal };
     let (prompt_tokens, decode_tokens, depth) =
         (args.prompt as usize, args.decode as usize, args.depth as usize);
-    let prefill = bench.repeat("prefill", args.repetitions, || bench.prefill_time(prompt_tokens))?;
-    let decode = bench.repeat("decode", args.repetitions, || bench.decode_time(depth, decode_tokens))?;
+    let prefill =
+        bench.repeat("prefill", args.repetitions, || bench.prefill_time(prompt_tokens))?;
+    let decode =
+        bench.repeat("decode", args.repetitions, || bench.decode_time(depth, decode_tokens))?;
     let profiles = args.profile.then(|| bench.profiles(prompt_tokens, depth)).transpose()?;
     // Before the bandwidth is measured, which takes memory of its own.
     let peak_memory = peak_rss().ok();
     terminal.note("measuring the memory bandwidth");
     let report = Report {
-        name: path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into()),
+        name: path
+            .file_name()
+            .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into()),
         device: model.device().name(),
         threads: model.device().threads(),
         isa: model.device().isa().name(),
@@ -102,7 +106,11 @@ pub(crate) fn run(args: &BenchArgs, terminal: &Terminal) -> Result<(), Failure> 
         profiles,
     };
     let mut out = io::stdout().lock();
-    if args.json { writeln!(out, "{:#}", report.to_json())? } else { report.write(&mut out)? }
+    if args.json {
+        writeln!(out, "{:#}", report.to_json())?
+    } else {
+        report.write(&mut out)?
+    }
     Ok(())
 }
 
@@ -111,7 +119,8 @@ fn prompt(model: &Model, length: usize) -> Vec<u32> {
     let vocab_size = model.config().vocab_size as u64;
     let mut state = 1_u64;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((state >> 33) % vocab_size) as u32
     };
     (0..length).map(|_| next()).collect()
@@ -186,7 +195,8 @@ impl Bench<'_> {
         let decoded = with_sequence(self.model, |id| {
             prefill(self.model, id, &self.prompt[..depth])?;
             let steps = self.prompt[depth..].iter().take(PROFILED_STEPS);
-            let timings: Vec<_> = steps.map(|&token| profile(id, &[token])).collect::<Result<_, _>>()?;
+            let timings: Vec<_> =
+                steps.map(|&token| profile(id, &[token])).collect::<Result<_, _>>()?;
             Ok(Profile::new(&timings.concat(), timings.len()))
         })?;
         Ok([Profile::new(&read, 1), decoded])

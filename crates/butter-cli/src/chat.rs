@@ -49,8 +49,9 @@ pub(crate) fn run(
             Line::Exit => return Ok(()),
             Line::Unknown(command) => {
                 terminal.show(
-                    &Failure::usage(format!("there is no command {command}"))
-                        .with_help("/help lists the commands; a question cannot start with a slash"),
+                    &Failure::usage(format!("there is no command {command}")).with_help(
+                        "/help lists the commands; a question cannot start with a slash",
+                    ),
                 );
             }
             Line::Question(question) => chat.ask(question)?,
@@ -98,7 +99,9 @@ impl Chat<'_> {
     }
 
     fn answer(&self) -> Result<String, Failure> {
-        let Some(template) = self.model.chat_template() else { return Err(no_template_for("a chat")) };
+        let Some(template) = self.model.chat_template() else {
+            return Err(no_template_for("a chat"));
+        };
         let prompt = encode_chat(self.model, template, &self.messages)?;
         let start = |options| self.session.generate(prompt, options);
         Ok(answer(self.with_stats, self.sampling, self.terminal, start)?.text)

@@ -100,7 +100,9 @@ fn cpu_name() -> Option<String> {
     }
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let value = |key: &str| {
-        let line = text.lines().find(|line| line.split(':').next().is_some_and(|name| name.trim() == key))?;
+        let line = text
+            .lines()
+            .find(|line| line.split(':').next().is_some_and(|name| name.trim() == key))?;
         Some(line.split_once(':')?.1.trim().to_owned())
     };
     value("model name").or_else(|| value("Model"))
@@ -114,7 +116,8 @@ fn instruction_sets() -> Finding {
     let best = IsaLevel::detect();
     let text = format!("{}; {best} is used", shown.join(", "));
     if best == IsaLevel::Portable && cfg!(target_arch = "x86_64") {
-        let advice = "without AVX2 it is slow: in a virtual machine, let it see the host's processor";
+        let advice =
+            "without AVX2 it is slow: in a virtual machine, let it see the host's processor";
         return Finding::warn("instruction sets", text, advice);
     }
     Finding::fine("instruction sets", text)
@@ -148,7 +151,11 @@ fn memory() -> Finding {
     let limited = limit.map_or(String::new(), |limit| format!(", cgroup limit {}", bytes(limit)));
     let text = format!("{} of {} free{limited}", bytes(available), bytes(total));
     if available < LITTLE_MEMORY {
-        return Finding::warn("memory", text, "close other programs, or choose a small model such as smollm2");
+        return Finding::warn(
+            "memory",
+            text,
+            "close other programs, or choose a small model such as smollm2",
+        );
     }
     Finding::fine("memory", text)
 }
@@ -185,7 +192,11 @@ fn cache_folder(cache: &Path) -> Finding {
     let text = cache.display().to_string();
     // Nothing is created by looking: a folder that will be made is judged by the one it will be made in.
     let Some(folder) = cache.ancestors().find(|folder| folder.is_dir()) else {
-        return Finding::warn(name, format!("{text}, which cannot be created"), "set HF_HOME to a folder");
+        return Finding::warn(
+            name,
+            format!("{text}, which cannot be created"),
+            "set HF_HOME to a folder",
+        );
     };
     let probe: PathBuf = folder.join(format!(".butter-doctor-{}", std::process::id()));
     let written = File::create(&probe).and_then(|mut file| file.write_all(b"probe"));
@@ -219,9 +230,14 @@ fn python(python: &Path) -> Finding {
 fn hub_reachable(hub: &Hub) -> Finding {
     let name = "hub";
     if hub.offline {
-        return Finding::fine(name, "not asked, HF_HUB_OFFLINE is set: only models in the cache can be used");
+        return Finding::fine(
+            name,
+            "not asked, HF_HUB_OFFLINE is set: only models in the cache can be used",
+        );
     }
-    let config = ureq::Agent::config_builder().timeout_global(Some(HUB_PATIENCE)).http_status_as_error(false);
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(HUB_PATIENCE))
+        .http_status_as_error(false);
     let agent: ureq::Agent = config.build().into();
     let start = Instant::now();
     match agent.head(&hub.endpoint).call() {
@@ -238,10 +254,13 @@ fn hub_reachable(hub: &Hub) -> Finding {
 }
 
 fn token(hub: &Hub) -> Finding {
-    Finding::fine("hub token", match hub.token {
-        Some(_) => "HF_TOKEN is set, and sent to the hub only",
-        None => "none; only models that ask for consent need one (HF_TOKEN)",
-    })
+    Finding::fine(
+        "hub token",
+        match hub.token {
+            Some(_) => "HF_TOKEN is set, and sent to the hub only",
+            None => "none; only models that ask for consent need one (HF_TOKEN)",
+        },
+    )
 }
 
 fn bandwidth() -> Finding {
@@ -260,12 +279,18 @@ fn bandwidth() -> Finding {
                 speed / 1e9
             ),
         ),
-        Err(error) => Finding::warn(name, error.to_string(), "models will not run here; please report this"),
+        Err(error) => {
+            Finding::warn(name, error.to_string(), "models will not run here; please report this")
+        }
     }
 }
 
 /// The first line that a program prints.
-fn output_of(program: impl AsRef<Path>, arguments: &[&str], patience: Duration) -> Result<String, String> {
+fn output_of(
+    program: impl AsRef<Path>,
+    arguments: &[&str],
+    patience: Duration,
+) -> Result<String, String> {
     let mut child = Command::new(program.as_ref())
         .args(arguments)
         .stdin(Stdio::null())

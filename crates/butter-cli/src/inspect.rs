@@ -82,7 +82,11 @@ fn write_model(
     field(out, "parameters", count(elements))?;
     field(out, "layers", layers(config))?;
     field(out, "hidden size", config.hidden_size)?;
-    field(out, "feed-forward", format!("{}, {}", config.intermediate_size, activation(config.hidden_act)))?;
+    field(
+        out,
+        "feed-forward",
+        format!("{}, {}", config.intermediate_size, activation(config.hidden_act)),
+    )?;
     let heads = format!(
         "{} of {}, {} for keys and values",
         config.num_heads, config.head_dim, config.num_kv_heads
@@ -158,7 +162,11 @@ fn write_formats(out: &mut impl Write, tensors: &[TensorData]) -> io::Result<()>
     table.write(out)
 }
 
-fn write_memory(out: &mut impl Write, config: &ModelConfig, tensors: &[TensorData]) -> io::Result<()> {
+fn write_memory(
+    out: &mut impl Write,
+    config: &ModelConfig,
+    tensors: &[TensorData],
+) -> io::Result<()> {
     let (mut mapped, mut packed) = (0, 0);
     for tensor in tensors {
         match packed_size(tensor) {
@@ -199,7 +207,11 @@ fn activations(config: &ModelConfig) -> u64 {
     ((BATCH * per_token + config.vocab_size) * size_of::<f32>()) as u64
 }
 
-fn write_text(out: &mut impl Write, weights: &Weights, config: &ModelConfig) -> Result<(), Failure> {
+fn write_text(
+    out: &mut impl Write,
+    weights: &Weights,
+    config: &ModelConfig,
+) -> Result<(), Failure> {
     title(out, "Text")?;
     match Tokenizer::from_weights(weights) {
         Ok(tokenizer) => {
@@ -207,10 +219,16 @@ fn write_text(out: &mut impl Write, weights: &Weights, config: &ModelConfig) -> 
                 Some(text) => format!("{} ({id})", String::from_utf8_lossy(text).escape_debug()),
                 None => id.to_string(),
             };
-            field(out, "tokenizer", format!("byte-pair encoding, {} tokens", tokenizer.vocab_size()))?;
+            field(
+                out,
+                "tokenizer",
+                format!("byte-pair encoding, {} tokens", tokenizer.vocab_size()),
+            )?;
             field(out, "starts a text", tokenizer.bos_id().map_or("nothing".to_owned(), name))?;
             let mut ends = tokenizer.turn_end_ids().to_vec();
-            ends.extend(config.eos_token_ids.iter().filter(|id| !tokenizer.turn_end_ids().contains(id)));
+            ends.extend(
+                config.eos_token_ids.iter().filter(|id| !tokenizer.turn_end_ids().contains(id)),
+            );
             let ends: Vec<String> = ends.into_iter().map(name).collect();
             field(out, "ends an answer", ends.join(", "))?;
         }
@@ -273,6 +291,9 @@ mod tests {
     fn layers_are_in_the_order_of_their_numbers() {
         let mut names = ["model.layers.10.a", "model.norm", "model.layers.2.b", "model.layers.2.a"];
         names.sort_by_cached_key(|name| by_layer(name));
-        assert_eq!(names, ["model.layers.2.a", "model.layers.2.b", "model.layers.10.a", "model.norm"]);
+        assert_eq!(
+            names,
+            ["model.layers.2.a", "model.layers.2.b", "model.layers.10.a", "model.norm"]
+        );
     }
 }

@@ -46,7 +46,11 @@ impl ModelArgs {
     }
 
     /// Fetches the model, if need be, and loads it, for one sequence of at most `context` tokens.
-    pub(crate) fn load(&self, terminal: &Terminal, context: Option<usize>) -> Result<Model, Failure> {
+    pub(crate) fn load(
+        &self,
+        terminal: &Terminal,
+        context: Option<usize>,
+    ) -> Result<Model, Failure> {
         let path = self.resolve(terminal)?;
         Ok(Model::open(path, &self.options(terminal, context))?)
     }

@@ -54,7 +54,9 @@ impl From<butter::Error> for Failure {
         match &error {
             butter::Error::Hub(HubError::Cancelled) => Self::Interrupted,
             butter::Error::Hub(HubError::NoSource { .. }) => Self::error(error.to_string())
-                .with_help("check the network with `butter doctor`, or give the path of a .gguf file"),
+                .with_help(
+                    "check the network with `butter doctor`, or give the path of a .gguf file",
+                ),
             butter::Error::Options(_) => Self::usage(error.to_string()),
             butter::Error::ContextTooLong { model, .. } => Self::usage(error.to_string())
                 .with_help(format!("leave out --ctx, or give at most {model}")),
@@ -266,9 +268,13 @@ mod tests {
 
     #[test]
     fn bytes_have_the_unit_that_fits() {
-        for (number, shown) in
-            [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (134_515_008, "134.5 MB"), (999_999, "1.0 MB")]
-        {
+        for (number, shown) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (134_515_008, "134.5 MB"),
+            (999_999, "1.0 MB"),
+        ] {
             assert_eq!(bytes(number), shown);
         }
     }
@@ -286,10 +292,14 @@ mod tests {
 
     #[test]
     fn advice_is_what_follows_the_last_semicolon() {
-        let Failure::Error { message, help } = Failure::advising("it is cut; short; download it again")
+        let Failure::Error { message, help } =
+            Failure::advising("it is cut; short; download it again")
         else {
             panic!("an error");
         };
-        assert_eq!((message.as_str(), help.as_deref()), ("it is cut; short", Some("download it again")));
+        assert_eq!(
+            (message.as_str(), help.as_deref()),
+            ("it is cut; short", Some("download it again"))
+        );
     }
 }

@@ -30,7 +30,12 @@ impl Profile {
         let mut sums: HashMap<(&str, &str), Row> = HashMap::new();
         for timing in timings {
             let (kernel, schedule) = (timing.kernel, timing.schedule);
-            let row = sums.entry((kernel, schedule)).or_insert(Row { kernel, schedule, calls: 0, nanoseconds: 0 });
+            let row = sums.entry((kernel, schedule)).or_insert(Row {
+                kernel,
+                schedule,
+                calls: 0,
+                nanoseconds: 0,
+            });
             row.calls += 1;
             row.nanoseconds += timing.nanoseconds;
         }
@@ -94,10 +99,20 @@ mod tests {
 
     #[test]
     fn calls_are_summed_by_kernel_and_schedule() {
-        let timing = |kernel, schedule, nanoseconds| DispatchTiming { kernel, schedule, grid: [1; 3], nanoseconds };
-        let timings = [timing("norm", "row", 10), timing("matmul", "vector", 50), timing("matmul", "vector", 40)];
+        let timing = |kernel, schedule, nanoseconds| DispatchTiming {
+            kernel,
+            schedule,
+            grid: [1; 3],
+            nanoseconds,
+        };
+        let timings = [
+            timing("norm", "row", 10),
+            timing("matmul", "vector", 50),
+            timing("matmul", "vector", 40),
+        ];
         let profile = Profile::new(&timings, 1);
-        let rows: Vec<_> = profile.rows.iter().map(|row| (row.kernel, row.calls, row.nanoseconds)).collect();
+        let rows: Vec<_> =
+            profile.rows.iter().map(|row| (row.kernel, row.calls, row.nanoseconds)).collect();
         assert_eq!(rows, [("matmul", 2, 90), ("norm", 1, 10)]);
         let mut out = Vec::new();
         profile.write(&mut out, "Decode").expect("memory");

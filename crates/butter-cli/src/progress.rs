@@ -62,7 +62,9 @@ impl Progress {
                 }
                 stage.draw(*done as u64, &format!("loading, tensor {done} of {total}"));
             }
-            ModelEvent::Loaded { path } => self.busy("warming up", &format!("loaded {}", shown(path))),
+            ModelEvent::Loaded { path } => {
+                self.busy("warming up", &format!("loaded {}", shown(path)))
+            }
             ModelEvent::Ready | ModelEvent::Failed { .. } => self.stage().clear(),
             _ => {}
         }
@@ -82,7 +84,9 @@ impl Progress {
                 self.stage().clear();
                 self.terminal.warn(format!("{source}: {reason}"));
             }
-            Event::Downloading { done, total } => self.stage().download(*done, *total, &self.terminal),
+            Event::Downloading { done, total } => {
+                self.stage().download(*done, *total, &self.terminal)
+            }
             Event::Verifying => self.busy("checking the hash", "checking the hash"),
             Event::Ready { .. } => self.stage().clear(),
             _ => {}

@@ -85,7 +85,8 @@ pub(crate) fn run(args: &RunArgs, terminal: &Terminal) -> Result<(), Failure> {
             Prompt::Text(text)
         }
     };
-    let answer = answer(args.stats, &args.sampling, terminal, |options| model.generate(prompt, options))?;
+    let answer =
+        answer(args.stats, &args.sampling, terminal, |options| model.generate(prompt, options))?;
     if answer.is_cancelled { Err(Failure::Interrupted) } else { Ok(()) }
 }
 
@@ -102,8 +103,10 @@ fn prompt(args: &RunArgs) -> Result<Option<String>, Failure> {
     match given {
         Some(given) if piped.is_empty() => Ok(Some(given)),
         Some(given) => Ok(Some(format!("{given}\n\n{piped}"))),
-        None if piped.trim().is_empty() => Err(Failure::usage("the prompt is empty: standard input has no text")
-            .with_help("give a prompt: `butter run MODEL \"Why is the sky blue?\"`")),
+        None if piped.trim().is_empty() => {
+            Err(Failure::usage("the prompt is empty: standard input has no text")
+                .with_help("give a prompt: `butter run MODEL \"Why is the sky blue?\"`"))
+        }
         None => Ok(Some(piped)),
     }
 }
@@ -141,8 +144,9 @@ pub(crate) fn encode_chat(
 }
 
 pub(crate) fn no_template_for(what: &str) -> Failure {
-    Failure::error(format!("this model has no chat template, which {what} needs"))
-        .with_help("choose a model that was made for chat (\"instruct\"), or continue a text with --raw")
+    Failure::error(format!("this model has no chat template, which {what} needs")).with_help(
+        "choose a model that was made for chat (\"instruct\"), or continue a text with --raw",
+    )
 }
 
 /// An answer that was written to standard output.
@@ -177,7 +181,9 @@ pub(crate) fn answer(
         writeln!(out)?;
     }
     if finish == Some(FinishReason::ContextFull) {
-        terminal.warn("the context is full, so the answer is cut off; give a larger --ctx, or ask for less");
+        terminal.warn(
+            "the context is full, so the answer is cut off; give a larger --ctx, or ask for less",
+        );
     }
     if with_stats {
         terminal.report(stats(&generator.stats(), sampling.is_random().then_some(seed)));

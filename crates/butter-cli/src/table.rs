@@ -21,7 +21,11 @@ pub(crate) struct Table<const N: usize> {
 
 impl<const N: usize> Table<N> {
     pub(crate) fn new(columns: [(&'static str, Align); N]) -> Self {
-        Self { header: columns.map(|(name, _)| name), align: columns.map(|(_, align)| align), rows: Vec::new() }
+        Self {
+            header: columns.map(|(name, _)| name),
+            align: columns.map(|(_, align)| align),
+            rows: Vec::new(),
+        }
     }
 
     pub(crate) fn push(&mut self, row: [String; N]) {
