@@ -40,7 +40,7 @@ pub(crate) fn run(
     while let Some(line) = read_line()? {
         match parse(&line) {
             Line::Nothing => {}
-            Line::Help => println!("{HELP}"),
+            Line::Help => writeln!(io::stdout(), "{HELP}")?,
             Line::Clear => chat.restart(),
             Line::System(text) => {
                 chat.system = text.map(str::to_owned);
@@ -57,8 +57,7 @@ pub(crate) fn run(
             Line::Question(question) => chat.ask(question)?,
         }
     }
-    println!();
-    Ok(())
+    Ok(writeln!(io::stdout())?)
 }
 
 /// The conversation so far.
@@ -85,8 +84,7 @@ impl Chat<'_> {
         match self.answer() {
             Ok(text) => {
                 self.messages.push(json!({"role": "assistant", "content": text}));
-                println!();
-                Ok(())
+                Ok(writeln!(io::stdout())?)
             }
             Err(failure @ (Failure::OutputClosed | Failure::Interrupted)) => Err(failure),
             Err(failure) => {

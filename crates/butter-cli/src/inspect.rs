@@ -12,7 +12,7 @@ use clap::Args;
 use iron_runtime::Format;
 use iron_runtime::tile::packed_bytes;
 
-use crate::output::{Failure, Style, Terminal, bytes, count, paint, plural};
+use crate::output::{Failure, Style, Terminal, bytes, count, one_line, paint, plural};
 use crate::table::{Align, Table};
 
 /// Tokens of the largest forward pass, whose activations are what takes room.
@@ -66,7 +66,7 @@ fn title(out: &mut impl Write, text: &str) -> io::Result<()> {
 }
 
 fn field(out: &mut impl Write, name: &str, value: impl std::fmt::Display) -> io::Result<()> {
-    writeln!(out, "  {name:<16} {value}")
+    writeln!(out, "  {name:<16} {}", one_line(&value.to_string()))
 }
 
 fn write_model(

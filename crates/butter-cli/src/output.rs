@@ -225,7 +225,7 @@ impl fmt::Display for Painted {
 }
 
 /// Messages quote files and other programs, which may hold line breaks and control characters.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for (index, word) in text.split_whitespace().enumerate() {
         let gap = if index > 0 { " " } else { "" };
