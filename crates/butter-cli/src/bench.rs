@@ -350,6 +350,6 @@ mod tests {
     fn median_of_an_even_number_is_between_the_middle_two() {
         let times = [1, 2, 4, 8].map(Duration::from_secs);
         assert_eq!(Rates::new(8, &times), Rates { median: 3.0, least: 1.0, most: 8.0 });
-        assert_eq!(Rates::new(8, &times[..1]).median, 8.0);
+        assert_eq!(Rates::new(8, &times[..1]), Rates { median: 8.0, least: 8.0, most: 8.0 });
     }
 }

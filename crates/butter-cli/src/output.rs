@@ -120,10 +120,6 @@ impl Terminal {
         Self { interrupt: Interrupt::default(), is_quiet, has_terminal }
     }
 
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.is_quiet
-    }
-
     /// Whether standard error is a terminal, on which a line can be drawn again.
     pub(crate) fn is_animated(&self) -> bool {
         self.has_terminal && !self.is_quiet

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::fmt::Write;
 use std::path::Path;
 
 use common::butter;
@@ -31,7 +32,8 @@ fn help(arguments: &[&str]) -> String {
 fn page() -> String {
     let mut page = format!("{INTRODUCTION}\n{}", help(&[]));
     for command in ["run", "bench", "inspect", "doctor", "perplexity", "logits"] {
-        page.push_str(&format!("\n## `butter {command}`\n\n{}", help(&[command])));
+        // Writing to a string does not fail.
+        let _ = write!(page, "\n## `butter {command}`\n\n{}", help(&[command]));
     }
     page
 }

@@ -97,7 +97,7 @@ fn prompt_can_be_piped_in_behind_the_one_given() {
     let (_folder, model) = tiny_model();
     let flags = ["--raw", "--temperature", "0", "-n", "8", "-q"];
     let with = |arguments: &[&str], input: &str| {
-        let ran = run_with_input([&["run", &model], arguments, &flags].concat(), input);
+        let ran = run_with_input([&["run", &model][..], arguments, &flags].concat(), input);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         ran.stdout
     };
@@ -111,7 +111,7 @@ fn prompt_can_be_piped_in_behind_the_one_given() {
 fn chat_template_is_applied_unless_raw() {
     let (_folder, model) = tiny_model();
     let prompt_tokens = |flags: &[&str]| {
-        let ran = run([&["run", &model, "Hi", "-n", "1", "--stats"], flags].concat());
+        let ran = run([&["run", &model, "Hi", "-n", "1", "--stats"][..], flags].concat());
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let (_, rest) = ran.stderr.split_once("prompt ").expect("stats");
         rest.split(' ').next().expect("a number").parse::<usize>().expect("a number")
