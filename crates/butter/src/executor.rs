@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use iron_kernels as kernels;
-use iron_runtime::{CommandBuffer, DType, Recording, Tensor};
+use iron_runtime::{CommandBuffer, DType, DispatchTiming, Recording, Tensor};
 
 use crate::Error;
 use crate::arena::Arena;
@@ -173,19 +173,41 @@ impl Executor {
 
     /// Runs a batch and draws a token for each of its wanted tokens.
     pub fn sample(&mut self, batch: &Batch, draws: &[Draw]) -> Result<Vec<u32>, Error> {
+        let output = self.prepare(batch, draws)?;
+        self.run(batch, output)?;
+        let drawn = self.sampler.tokens.narrow(0, 0, draws.len())?.read::<i32>()?;
+        Ok(drawn.into_iter().map(|token| token as u32).collect())
+    }
+
+    /// Does what [`Executor::sample`] does, one kernel call at a time, and returns the time of each.
+    pub fn profile(
+        &mut self,
+        batch: &Batch,
+        draws: &[Draw],
+    ) -> Result<Vec<DispatchTiming>, Error> {
+        let output = self.prepare(batch, draws)?;
+        let tensors = self.inputs.upload(batch, &self.cache, 0)?;
+        let _scope = self.arena.scope();
+        let mut timings = Vec::new();
+        self.encode(&tensors, output, |commands| {
+            timings.extend(commands.run_profiled()?);
+            Ok(())
+        })?;
+        Ok(timings)
+    }
+
+    /// Hands the draws of a batch to the device; returns what the batch is for.
+    fn prepare(&self, batch: &Batch, draws: &[Draw]) -> Result<Output, Error> {
         let rows = batch.wanted_rows();
         if draws.len() != rows {
             return Err(BatchError::Samplers { rows, found: draws.len() }.into());
         }
         self.write_draws(draws)?;
-        let output = match draws {
+        Ok(match draws {
             [] => Output::Cache,
             draws if draws.iter().all(Draw::is_greedy) => Output::Greedy,
             _ => Output::Sampled,
-        };
-        self.run(batch, output)?;
-        let drawn = self.sampler.tokens.narrow(0, 0, rows)?.read::<i32>()?;
-        Ok(drawn.into_iter().map(|token| token as u32).collect())
+        })
     }
 
     /// Runs a batch; returns its logits, which are there until the next run.

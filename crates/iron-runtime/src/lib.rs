@@ -30,7 +30,7 @@ mod tensor;
 pub mod tile;
 
 pub use activations::Activations;
-pub use backend::cpu::CpuOptions;
+pub use backend::cpu::{AvailableCpu, CpuOptions};
 pub use bandwidth::{measure_read_bandwidth, measure_read_bandwidth_of};
 pub use binder::Arg;
 pub use buffer::Buffer;

@@ -10,6 +10,8 @@ use crate::{CpuEntries, CpuKernel, IsaLevel, Result, RuntimeError};
 
 use pool::Pool;
 
+pub use topology::AvailableCpu;
+
 /// The most threads of one device.
 const MAX_THREADS: usize = 1024;
 
@@ -36,12 +38,12 @@ impl CpuBackend {
         if isa > detected {
             return Err(RuntimeError::UnsupportedIsa { requested: isa, detected });
         }
-        let available = topology::available();
+        let available = AvailableCpu::detect();
         let threads = options.threads.unwrap_or_else(|| available.default_threads());
         if threads == 0 || threads > MAX_THREADS {
             return Err(RuntimeError::ThreadCount { requested: threads, limit: MAX_THREADS });
         }
-        Ok(Self { isa, pool: Pool::new(threads, threads > available.cpus)? })
+        Ok(Self { isa, pool: Pool::new(threads, threads > available.logical)? })
     }
 
     pub(crate) fn isa(&self) -> IsaLevel {

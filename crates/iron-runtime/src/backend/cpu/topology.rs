@@ -5,32 +5,32 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-/// What the process may use.
+/// What this process may use of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Available {
+pub struct AvailableCpu {
     /// Logical processors in the affinity mask.
-    pub(super) cpus: usize,
+    pub logical: usize,
     /// Physical cores behind them, as far as the system shows.
-    cores: usize,
-    /// CPU quota of the cgroup, rounded up.
-    quota: Option<usize>,
+    pub cores: usize,
+    /// CPU quota of the cgroup in processors, rounded up; `None` without one.
+    pub quota: Option<usize>,
 }
 
-impl Available {
+impl AvailableCpu {
+    /// Asks the system.
+    pub fn detect() -> Self {
+        let root = Path::new("/");
+        let Some(cpus) = affinity() else {
+            let logical = thread::available_parallelism().map_or(1, usize::from);
+            return Self { logical, cores: logical, quota: None };
+        };
+        Self { logical: cpus.len(), cores: cores(root, &cpus), quota: quota(root) }
+    }
+
     /// One thread per physical core, within the quota.
-    pub(super) fn default_threads(self) -> usize {
+    pub fn default_threads(self) -> usize {
         self.quota.map_or(self.cores, |quota| quota.min(self.cores)).max(1)
     }
-}
-
-/// Asks the system.
-pub(super) fn available() -> Available {
-    let root = Path::new("/");
-    let Some(cpus) = affinity() else {
-        let cpus = thread::available_parallelism().map_or(1, usize::from);
-        return Available { cpus, cores: cpus, quota: None };
-    };
-    Available { cpus: cpus.len(), cores: cores(root, &cpus), quota: quota(root) }
 }
 
 /// The logical processors in the affinity mask of this thread.
@@ -110,7 +110,7 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    use super::{Available, cores, quota};
+    use super::{AvailableCpu, cores, quota};
 
     /// A folder with the given files, removed when dropped.
     struct Root(PathBuf);
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_quota_limits_the_threads() {
-        assert_eq!(Available { cpus: 8, cores: 4, quota: Some(3) }.default_threads(), 3);
-        assert_eq!(Available { cpus: 8, cores: 4, quota: Some(6) }.default_threads(), 4);
+        assert_eq!(AvailableCpu { logical: 8, cores: 4, quota: Some(3) }.default_threads(), 3);
+        assert_eq!(AvailableCpu { logical: 8, cores: 4, quota: Some(6) }.default_threads(), 4);
     }
 }
