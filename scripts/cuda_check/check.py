@@ -175,7 +175,8 @@ def matmul(kernel, tags, m, n, k, pad=8):
 def check_matmul(kernel, tags):
     bm = int(tags["tile"].split("x")[0])
     quantised = tags["format"] in BLOCKS
-    tolerance = {"f32": 1e-5, "f16": 2e-3, "bf16": 1e-2}[tags["dtype"]] if quantised else 1e-5
+    # Dense products: tensor cores truncate when they align addends; 1.0e-5 was measured at k = 1531 on an H200.
+    tolerance = {"f32": 1e-5, "f16": 2e-3, "bf16": 1e-2}[tags["dtype"]] if quantised else 2e-5
     for m, n, k, pad in [(1, 200, 768, 8), (bm + 3, 333, 1536 if quantised else 1531, 5)]:
         _, error = matmul(kernel, tags, m, n, k, pad)
         report(f"matmul {tags['dtype']} x {tags['format']} tile {tags['tile']}, {m} x {n} x {k}", error, tolerance)

@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "generated kernels work on raw tiles; each function states its contract")]
 #![allow(
     non_snake_case,
+    unused_imports,
     unused_variables,
     unused_parens,
     unused_mut,
