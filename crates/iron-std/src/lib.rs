@@ -7,7 +7,9 @@ pub mod mlx;
 
 mod instances;
 
-pub use instances::{BUDGET, INSTANCES, INSTANCES_GPU, TUNING_CPU, TUNING_CUDA, TUNING_METAL};
+pub use instances::{
+    BUDGET, EXCLUDED, INSTANCES, INSTANCES_GPU, TUNING_CPU, TUNING_CUDA, TUNING_METAL,
+};
 
 use iron_core::syntax::Function;
 

@@ -156,7 +156,12 @@ fn instance(
                 .filter(|(name, _)| kernel.dims.contains(&name.to_lowercase()))
                 .map(|(name, value)| (name.to_lowercase(), *value))
                 .collect();
+            let always = when.is_none();
             schedules.push(PlannedSchedule { instance: planned, when, limits, kernel });
+            // Later schedules of these variants would never be tried.
+            if always {
+                break;
+            }
         }
     }
     if schedules.is_empty() {
