@@ -138,7 +138,8 @@ fn instance(
             let mut schedule_name = schedule.name.clone();
             for (name, value) in &variants {
                 if is_varied(function, name) {
-                    schedule_name.push_str(&format!("_{value}"));
+                    schedule_name.push('_');
+                    schedule_name.push_str(&value.to_string());
                 }
             }
             let planned = Instance {

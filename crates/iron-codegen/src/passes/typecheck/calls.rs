@@ -84,10 +84,9 @@ impl Checker<'_> {
         }
         if let (Some((_, op)), [value, axis @ ..]) =
             (REDUCTIONS.iter().find(|(name, _)| *name == function), args)
+            && axis.len() <= 1
         {
-            if axis.len() <= 1 {
-                return self.reduce(*op, value, axis.first(), span);
-            }
+            return self.reduce(*op, value, axis.first(), span);
         }
         match (function, args) {
             ("program_id", [axis]) => Ok(Item::Value(self.program_id(axis)?)),
@@ -215,10 +214,10 @@ impl Checker<'_> {
             }
             ("div_ceil", [divisor]) => {
                 let divisor = self.expr(divisor)?;
-                if let (Item::Int(a), Item::Int(b)) = (&item, &divisor) {
-                    if *b > 0 {
-                        return Ok(Item::Int((a + b - 1) / b));
-                    }
+                if let (Item::Int(a), Item::Int(b)) = (&item, &divisor)
+                    && *b > 0
+                {
+                    return Ok(Item::Int((a + b - 1) / b));
                 }
                 let sum = self.binary(BinaryOp::Add, &item, &divisor, span)?;
                 let sum = self.binary(BinaryOp::Sub, &sum, &Item::Int(1), span)?;
@@ -482,10 +481,10 @@ impl Checker<'_> {
         span: Span,
     ) -> Result<Option<Value>> {
         use iron_core::ir::DimExpr;
-        if let (None, Some(end), DimExpr::Const(extent)) = (range.bound, range.known_end, extent) {
-            if end <= *extent {
-                return Ok(None);
-            }
+        if let (None, Some(end), DimExpr::Const(extent)) = (range.bound, range.known_end, extent)
+            && end <= *extent
+        {
+            return Ok(None);
         }
         let axis_end = self.dim_value(extent, span)?;
         Ok(Some(match range.bound {
