@@ -31,10 +31,24 @@ pub(crate) fn plan(target: Target, kernel: Option<&str>) -> Result<Plan, Error> 
     if chosen.is_empty() {
         return Err(unknown(kernel.unwrap_or_default()));
     }
-    Plan::new(&iron_std::functions(), &chosen, &tuning).map_err(|fault| match fault {
-        PlanError::Kernel(diagnostic) => render(&diagnostic),
-        PlanError::List(message) => format!("error: {} instance list: {message}", target.name()),
-    })
+    let mut plan =
+        Plan::new(&iron_std::functions(), &chosen, &tuning).map_err(|fault| match fault {
+            PlanError::Kernel(diagnostic) => render(&diagnostic),
+            PlanError::List(message) => {
+                format!("error: {} instance list: {message}", target.name())
+            }
+        })?;
+    let excluded = excluded(target);
+    for instance in plan.kernels.iter_mut().flat_map(|kernel| &mut kernel.instances) {
+        instance.schedules.retain(|it| !excluded.contains(&it.instance.name().as_str()));
+    }
+    Ok(plan)
+}
+
+/// Names of the instances that `target` cannot run.
+pub(crate) fn excluded(target: Target) -> &'static [&'static str] {
+    let entry = iron_std::EXCLUDED.iter().find(|(name, _)| *name == target.name());
+    entry.map_or(&[], |(_, names)| names)
 }
 
 /// Every function that `plan` compiles.

@@ -35,8 +35,21 @@ pub(crate) fn run(kernel: Option<&str>, targets: &[Target]) -> Result<(), Error>
             ));
         }
     }
+    print(&excluded(kernel, targets))?;
     print(&native(kernel))?;
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
+}
+
+/// The instances that the list leaves out of a target.
+fn excluded(kernel: Option<&str>, targets: &[Target]) -> String {
+    let mut text = String::new();
+    for target in targets {
+        let names = catalog::excluded(*target);
+        for name in names.iter().filter(|name| kernel.is_none_or(|it| name.starts_with(it))) {
+            text.push_str(&format!("excluded {name}: {} cannot run it\n", target.name()));
+        }
+    }
+    text
 }
 
 /// The hand-written texts that stand in for generated ones.

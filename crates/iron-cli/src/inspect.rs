@@ -43,10 +43,13 @@ pub(crate) fn run(args: &InspectArgs) -> Result<(), Error> {
         _ => return Err(choose(&format!("{} instances are", candidates.len()), args, &candidates)),
     };
     let options = Options { until: args.pass, without: args.without.clone(), ..Options::default() };
-    let kernel = args
+    let mut kernel = args
         .target
         .compile(&schedule.instance, &catalog::library(), &options)
         .map_err(|fault| render(&fault))?;
+    if args.pass.is_some() {
+        kernel.compact();
+    }
     let text = match args.pass {
         Some(_) if args.spans => kernel.text_with_spans(),
         Some(_) => kernel.to_string(),

@@ -35,10 +35,16 @@ fn kernels(targets: &[Target]) -> Result<(), Error> {
                 format!("{} {count:3}", target.name())
             })
             .collect();
-        let summary = function.docs.split(['\n', '.']).next().unwrap_or_default();
-        let _ = writeln!(text, "{name:20} {}  {}", counts.join("  "), summary.trim());
+        let _ = writeln!(text, "{name:20} {}  {}", counts.join("  "), summary(function.docs));
     }
     print(&text)
+}
+
+/// The first sentence of a doc comment, without the paper it names.
+fn summary(docs: &str) -> &str {
+    let line = docs.lines().next().unwrap_or_default();
+    let end = line.find(" ([").into_iter().chain(line.find(". ")).min();
+    line[..end.unwrap_or(line.len())].trim_end_matches('.')
 }
 
 /// One line an instance: its name and when its schedule is chosen.

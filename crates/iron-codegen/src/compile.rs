@@ -92,9 +92,9 @@ pub fn compile_cpu(
         // Vector registers hold tiles only where maps run in vectors.
         let placed = options.runs(Pass::Schedule) && !options.without.contains(&Pass::Vectorize);
         if placed {
-            schedule::cpu::schedule(&mut kernel)
+            schedule::cpu::schedule(&mut kernel);
         } else {
-            schedule::cpu::unscheduled(&mut kernel)
+            schedule::cpu::unscheduled(&mut kernel);
         }
         options.check(&kernel, Pass::Schedule)?;
     }

@@ -109,3 +109,19 @@ pub const TUNING_METAL: &str = include_str!("../tuning/metal.toml");
 
 /// The most functions that may be compiled for each target. Build times grow with them: raise it knowingly.
 pub const BUDGET: &[(&str, usize)] = &[("cpu", 140), ("cuda", 140), ("metal", 140)];
+
+/// Instances that a target cannot run, by name. A page of keys or values is one tile of shared memory, which these heads
+/// outgrow; `iron check` lists them.
+pub const EXCLUDED: &[(&str, &[&str])] = &[
+    ("cuda", &["attention_f32__wide_512"]),
+    (
+        "metal",
+        &[
+            "attention_f16__wide_256",
+            "attention_f16__wide_512",
+            "attention_f32__wide_128",
+            "attention_f32__wide_256",
+            "attention_f32__wide_512",
+        ],
+    ),
+];

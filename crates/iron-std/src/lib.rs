@@ -8,7 +8,9 @@ pub mod reference;
 
 mod instances;
 
-pub use instances::{BUDGET, INSTANCES, INSTANCES_GPU, TUNING_CPU, TUNING_CUDA, TUNING_METAL};
+pub use instances::{
+    BUDGET, EXCLUDED, INSTANCES, INSTANCES_GPU, TUNING_CPU, TUNING_CUDA, TUNING_METAL,
+};
 
 use iron_core::syntax::Function;
 

@@ -138,7 +138,8 @@ fn instance(
             let mut schedule_name = schedule.name.clone();
             for (name, value) in &variants {
                 if is_varied(function, name) {
-                    schedule_name.push_str(&format!("_{value}"));
+                    schedule_name.push('_');
+                    schedule_name.push_str(&value.to_string());
                 }
             }
             let planned = Instance {
@@ -156,7 +157,12 @@ fn instance(
                 .filter(|(name, _)| kernel.dims.contains(&name.to_lowercase()))
                 .map(|(name, value)| (name.to_lowercase(), *value))
                 .collect();
+            let always = when.is_none();
             schedules.push(PlannedSchedule { instance: planned, when, limits, kernel });
+            // Later schedules of these variants would never be tried.
+            if always {
+                break;
+            }
         }
     }
     if schedules.is_empty() {

@@ -56,21 +56,21 @@ impl Folder {
                     }
                 }
             }
-            if let OpKind::If { condition, then, otherwise } = &op.kind {
-                if let Some(Const::Bool(known)) = self.constants.get(condition).copied() {
-                    let mut taken = if known { then.clone() } else { otherwise.clone() };
-                    self.block(kernel, &mut taken, seen);
-                    kept.append(&mut taken.ops);
-                    for (result, value) in op.results.iter().zip(&taken.yields) {
-                        self.replaced.insert(*result, *value);
-                    }
-                    continue;
+            if let OpKind::If { condition, then, otherwise } = &op.kind
+                && let Some(Const::Bool(known)) = self.constants.get(condition).copied()
+            {
+                let mut taken = if known { then.clone() } else { otherwise.clone() };
+                self.block(kernel, &mut taken, seen);
+                kept.append(&mut taken.ops);
+                for (result, value) in op.results.iter().zip(&taken.yields) {
+                    self.replaced.insert(*result, *value);
                 }
+                continue;
             }
             if let OpKind::Const(constant) = op.kind {
                 self.constants.insert(op.results[0], constant);
             }
-            if let Some(key) = self.key(kernel, &op) {
+            if let Some(key) = Self::key(kernel, &op) {
                 if let Some(known) = seen.iter().rev().find_map(|map| map.get(&key)) {
                     for (result, known) in op.results.iter().zip(known.clone()) {
                         self.replaced.insert(*result, known);
@@ -100,7 +100,7 @@ impl Folder {
     }
 
     /// What identifies an operation that may be shared; `None` when each occurrence counts.
-    fn key(&self, kernel: &Kernel, op: &Op) -> Option<String> {
+    fn key(kernel: &Kernel, op: &Op) -> Option<String> {
         let shareable = match &op.kind {
             OpKind::For { .. } | OpKind::If { .. } | OpKind::Map(_) | OpKind::DotTile { .. } => {
                 false
@@ -172,9 +172,10 @@ fn simplify(
         _ => false,
     };
     match op {
-        BinaryOp::Add if is_zero(b_const) => Some(Folded::Value(a)),
         BinaryOp::Add if is_zero(a_const) => Some(Folded::Value(b)),
-        BinaryOp::Sub | BinaryOp::Shl | BinaryOp::Shr if is_zero(b_const) => Some(Folded::Value(a)),
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Shl | BinaryOp::Shr if is_zero(b_const) => {
+            Some(Folded::Value(a))
+        }
         BinaryOp::Mul | BinaryOp::Div if is_one(b_const) => Some(Folded::Value(a)),
         BinaryOp::Mul if is_one(a_const) => Some(Folded::Value(b)),
         BinaryOp::Mul if is_zero(a_const) => Some(Folded::Value(a)),

@@ -82,10 +82,8 @@ fn is_hoistable(op: &Op, inside: &BTreeSet<Value>, written: &BTreeSet<u32>) -> b
         return false;
     }
     // A tile that is read only to be overwritten in place (an accumulator's zeros) stays where it starts.
-    if let OpKind::Map(map) = &op.kind {
-        if map.inputs.is_empty() && !op.kind.reads() {
-            return false;
-        }
+    if matches!(&op.kind, OpKind::Map(map) if map.inputs.is_empty()) && !op.kind.reads() {
+        return false;
     }
     let reads_written =
         op.kind.nested_accesses().iter().any(|(tensor, _)| written.contains(tensor));
@@ -154,10 +152,10 @@ fn merge(block: &Block, producer: usize, consumer: usize, outside: &BTreeSet<Val
         return None;
     }
     for input in &y.inputs {
-        if let Some(at) = first.results.iter().position(|result| *result == input.value) {
-            if input.axes != identity || x.outputs[at] != MapOutput::Element {
-                return None;
-            }
+        if let Some(at) = first.results.iter().position(|result| *result == input.value)
+            && (input.axes != identity || x.outputs[at] != MapOutput::Element)
+        {
+            return None;
         }
     }
     let rank = x.space.len();

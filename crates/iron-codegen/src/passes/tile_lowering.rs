@@ -174,7 +174,7 @@ impl Lowering<'_> {
                 }
             }
             kind if results.is_empty() || self.kernel.ty(results[0]).is_scalar() => {
-                self.push(kind, results, span)
+                self.push(kind, results, span);
             }
             kind if is_view(&kind) => {}
             kind => self.elementwise(kind, results, span)?,
@@ -234,13 +234,18 @@ impl Lowering<'_> {
 
     /// Whether a load is read in place by the one operation that uses it.
     fn is_deferred_load(&self, value: Value) -> bool {
-        let Some(OpKind::Load { tensor, .. }) = self.definitions.get(&value) else { return false };
+        let Some(OpKind::Load { tensor, fill, .. }) = self.definitions.get(&value) else {
+            return false;
+        };
         let packed =
             !matches!(self.kernel.ty(value), Type::Tile { element: Element::Plain(_), .. });
         if packed {
             return true;
         }
-        !self.kernel.params[*tensor as usize].kind.is_mutable() && self.used_only_by_dot(value)
+        // The primitives take 0 for what is masked, and read when they run.
+        fill.is_none()
+            && !self.kernel.params[*tensor as usize].kind.is_mutable()
+            && self.used_only_by_dot(value)
     }
 
     fn used_only_by_dot(&self, value: Value) -> bool {
@@ -270,14 +275,11 @@ impl Lowering<'_> {
             Some(OpKind::Transpose(source)) => (*source, true),
             _ => (value, false),
         };
-        if self.is_deferred_load(source) {
-            if let Some(OpKind::Load { tensor, index, .. }) = self.definitions.get(&source) {
-                return Ok(DotOperand::Memory(TileRef {
-                    tensor: *tensor,
-                    index: index.clone(),
-                    transposed,
-                }));
-            }
+        if self.is_deferred_load(source)
+            && let Some(OpKind::Load { tensor, index, .. }) = self.definitions.get(&source)
+        {
+            let (tensor, index) = (*tensor, index.clone());
+            return Ok(DotOperand::Memory(TileRef { tensor, index, transposed }));
         }
         Ok(DotOperand::Tile(self.materialize(value)?))
     }

@@ -52,7 +52,8 @@ fn place(kernel: &mut Kernel, registers: bool) {
     let groups = Groups::of(kernel);
     let mut in_memory: BTreeSet<u32> = BTreeSet::new();
     for (index, info) in kernel.values.iter().enumerate() {
-        if !info.ty.is_scalar() && !(registers && fits_registers(&info.ty)) {
+        let in_registers = registers && fits_registers(&info.ty);
+        if !info.ty.is_scalar() && !in_registers {
             in_memory.insert(groups.find(Value(index as u32)));
         }
     }
@@ -60,7 +61,7 @@ fn place(kernel: &mut Kernel, registers: bool) {
     body.walk(&mut |op| {
         memory_uses(kernel, op, &mut |value| {
             in_memory.insert(groups.find(value));
-        })
+        });
     });
     for index in 0..kernel.values.len() {
         let value = Value(index as u32);
@@ -160,10 +161,8 @@ fn memory_uses(kernel: &Kernel, op: &Op, report: &mut dyn FnMut(Value)) {
                 report(*acc);
             }
         }
-        OpKind::QuantizeStore { value, .. } => {
-            if kernel.ty(*value).shape().len() != 1 {
-                report(*value);
-            }
+        OpKind::QuantizeStore { value, .. } if kernel.ty(*value).shape().len() != 1 => {
+            report(*value);
         }
         _ => {}
     }

@@ -84,10 +84,9 @@ impl Checker<'_> {
         }
         if let (Some((_, op)), [value, axis @ ..]) =
             (REDUCTIONS.iter().find(|(name, _)| *name == function), args)
+            && axis.len() <= 1
         {
-            if axis.len() <= 1 {
-                return self.reduce(*op, value, axis.first(), span);
-            }
+            return self.reduce(*op, value, axis.first(), span);
         }
         match (function, args) {
             ("program_id", [axis]) => Ok(Item::Value(self.program_id(axis)?)),
@@ -215,10 +214,10 @@ impl Checker<'_> {
             }
             ("div_ceil", [divisor]) => {
                 let divisor = self.expr(divisor)?;
-                if let (Item::Int(a), Item::Int(b)) = (&item, &divisor) {
-                    if *b > 0 {
-                        return Ok(Item::Int((a + b - 1) / b));
-                    }
+                if let (Item::Int(a), Item::Int(b)) = (&item, &divisor)
+                    && *b > 0
+                {
+                    return Ok(Item::Int((a + b - 1) / b));
                 }
                 let sum = self.binary(BinaryOp::Add, &item, &divisor, span)?;
                 let sum = self.binary(BinaryOp::Sub, &sum, &Item::Int(1), span)?;
@@ -264,11 +263,21 @@ impl Checker<'_> {
             Item::Int(index) if (0..self.kernel.grid.len() as i64).contains(&index) => {
                 Ok(self.emit(OpKind::ProgramId(index as u8), Type::Scalar(DType::I32), axis.span))
             }
-            _ => Err(Diagnostic::new(
-                axis.span,
-                format!("the grid has {} axes", self.kernel.grid.len()),
-            )
-            .help("name an axis of the grid by its number, from 0")),
+            item => {
+                let axes = self.kernel.grid.len();
+                let known = if axes == 1 {
+                    "one axis, 0".to_owned()
+                } else {
+                    format!("axes 0 to {}", axes - 1)
+                };
+                Err(Diagnostic::new(
+                    axis.span,
+                    format!("expected an axis of the grid, found {}", self.describe(&item)),
+                )
+                .help(format!(
+                    "this grid has {known}; others are added in `#[kernel(grid = (..))]`"
+                )))
+            }
         }
     }
 
@@ -366,11 +375,24 @@ impl Checker<'_> {
             _ => false,
         };
         if !shapes {
+            let found = format!(
+                "found {}, {} and {}",
+                describe_type(&ta),
+                describe_type(&tb),
+                describe_type(&tacc)
+            );
+            let help = match (ta.shape(), tb.shape()) {
+                ([_, k], [k2, _]) if k == k2 => "b has its k axis first: write `.t()` after it",
+                ([_, k], [_, k2]) if k != k2 => {
+                    "a and b must have the same extent along k, their last axis"
+                }
+                _ => "`.t()` swaps the axes of a tile, `.expand(0)` makes a row of it",
+            };
             return Err(Diagnostic::new(
                 span,
-                format!("dot of {}, {} into {}", describe_type(&ta), describe_type(&tb), describe_type(&tacc)),
+                format!("dot takes a [m, k], b [n, k] and acc [m, n], {found}"),
             )
-            .help("dot(a, b, acc) takes a [m, k], b [n, k] and acc [m, n]; `.t()` swaps the axes of a tile"));
+            .help(help));
         }
         let elements = |ty: &Type| match ty {
             Type::Tile { element, .. } => *element,
@@ -459,10 +481,10 @@ impl Checker<'_> {
         span: Span,
     ) -> Result<Option<Value>> {
         use iron_core::ir::DimExpr;
-        if let (None, Some(end), DimExpr::Const(extent)) = (range.bound, range.known_end, extent) {
-            if end <= *extent {
-                return Ok(None);
-            }
+        if let (None, Some(end), DimExpr::Const(extent)) = (range.bound, range.known_end, extent)
+            && end <= *extent
+        {
+            return Ok(None);
         }
         let axis_end = self.dim_value(extent, span)?;
         Ok(Some(match range.bound {
@@ -522,6 +544,16 @@ impl Checker<'_> {
                 .help("declare it TensorMut or ActivationsMut"));
         }
         let (index, shape) = self.index(tensor, index)?;
+        let len = shape.last().copied().unwrap_or(1);
+        if param.kind.element() == Element::Int8 && !len.is_multiple_of(32) {
+            return Err(Diagnostic::new(
+                place.span,
+                format!(
+                    "int8 activations are stored in blocks of 32, this place has {len} along k"
+                ),
+            )
+            .help("store ranges along k whose length is a multiple of 32"));
+        }
         let item = self.expr(value)?;
         let dtype = match param.kind.element() {
             Element::Plain(dtype) => dtype,

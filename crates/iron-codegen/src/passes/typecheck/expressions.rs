@@ -129,7 +129,10 @@ impl Checker<'_> {
                         span,
                         format!("expected {dtype}, found {}", describe_type(ty)),
                     )
-                    .help(format!("convert it with `.{dtype}()`")));
+                    .help(match dtype {
+                        DType::Bool => "compare it: `x > 0.0`".to_owned(),
+                        dtype => format!("convert it with `.{dtype}()`"),
+                    }));
                 }
                 return Ok(*value);
             }
@@ -138,7 +141,15 @@ impl Checker<'_> {
                     span,
                     format!("expected {dtype}, found {}", self.describe(other)),
                 )
-                .help(format!("give a value of type {dtype}")));
+                .help(match other {
+                    Item::Range(_) => {
+                        "use `.index()` for the positions of a range as a tile".to_owned()
+                    }
+                    Item::Float(_) => {
+                        "write an integer, or convert the other side with `.f32()`".to_owned()
+                    }
+                    _ => format!("give a value of type {dtype}"),
+                }));
             }
         };
         Ok(self.emit(OpKind::Const(constant), Type::Scalar(dtype), span))

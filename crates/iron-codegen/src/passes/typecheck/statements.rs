@@ -330,7 +330,11 @@ impl Checker<'_> {
                     span,
                     format!("the branches differ: {} and {}", self.describe(&a), self.describe(&b)),
                 )
-                .help("give both branches a value of one type and shape"));
+                .help(if otherwise.is_none() {
+                    "an `if` with a value needs an `else` with a value of the same type and shape"
+                } else {
+                    "give both branches a value of one type and shape: `full::<f32>((BLOCK,), 0.0)` for a tile of zeros"
+                }));
             }
         };
         let mut results = self.fresh_like(&carried, span);
