@@ -11,7 +11,9 @@ fn main() {
         instances: iron_std::INSTANCES,
         tuning_cpu: iron_std::TUNING_CPU,
     };
-    if let Err(error) = iron_codegen::emit::build_cpu_crate(&catalog, &|name| name == "attention", &out) {
+    if let Err(error) =
+        iron_codegen::emit::build_cpu_crate(&catalog, &|name| name == "attention", &out)
+    {
         for line in error.to_string().lines() {
             println!("cargo::error={line}");
         }

@@ -180,11 +180,7 @@ impl Executor {
     }
 
     /// Does what [`Executor::sample`] does, one kernel call at a time, and returns the time of each.
-    pub fn profile(
-        &mut self,
-        batch: &Batch,
-        draws: &[Draw],
-    ) -> Result<Vec<DispatchTiming>, Error> {
+    pub fn profile(&mut self, batch: &Batch, draws: &[Draw]) -> Result<Vec<DispatchTiming>, Error> {
         let output = self.prepare(batch, draws)?;
         let tensors = self.inputs.upload(batch, &self.cache, 0)?;
         let _scope = self.arena.scope();

@@ -1,7 +1,10 @@
 //! Attention over the paged cache.
 //!
 //! The text is generated from `iron-std` when this crate is built.
-#![expect(unsafe_code, reason = "generated kernels work on raw tiles; each function states its contract")]
+#![expect(
+    unsafe_code,
+    reason = "generated kernels work on raw tiles; each function states its contract"
+)]
 #![allow(
     non_snake_case,
     unused_imports,
@@ -16,8 +19,9 @@
 
 use iron_runtime::tile::{self, Isa};
 use iron_runtime::{
-    Activations, ActivationKind, Arg, Binding, CommandBuffer, DType, DimExpr, Element, Format, InstanceDescriptor,
-    KernelDescriptor, Launch, ParamDescriptor, ParamKind, QuantizedTensor, Result, ScheduleDescriptor, Tensor, cpu_entries,
+    ActivationKind, Activations, Arg, Binding, CommandBuffer, DType, DimExpr, Element, Format,
+    InstanceDescriptor, KernelDescriptor, Launch, ParamDescriptor, ParamKind, QuantizedTensor,
+    Result, ScheduleDescriptor, Tensor, cpu_entries,
 };
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));

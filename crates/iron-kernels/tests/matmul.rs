@@ -3,14 +3,15 @@
 mod common;
 
 use common::{activations, close, on_every_level, values, weights, wide};
-use iron_runtime::Format;
 use iron_kernels::{matmul, quantize};
+use iron_runtime::Format;
 use iron_runtime::{Activations, DType, Device, QuantizedTensor, Tensor};
 use iron_std::mlx::matmul::matmul_reference;
 use iron_std::reference::{Random, decode, random_weights};
 
 fn instances() -> Vec<(&'static str, Format)> {
-    let (_, choices) = iron_std::INSTANCES.iter().find(|(name, _)| *name == "matmul").expect("matmul is compiled");
+    let (_, choices) =
+        iron_std::INSTANCES.iter().find(|(name, _)| *name == "matmul").expect("matmul is compiled");
     choices.iter().map(|choice| (choice[0], Format::parse(choice[1]).expect("a format"))).collect()
 }
 
@@ -54,8 +55,14 @@ fn every_instance_equals_exact_arithmetic() {
                     let w = weights(format, &storage, n, *k);
                     let x = quantized(device, kind, &random.values(m * k, 2.0), m, *k);
                     let found = wide(&product(device, &x, &w));
-                    let expected = matmul_reference(&values(&x), &decode(format, &storage), m, n, *k);
-                    close(&format!("{} {kind} x {format} {m}x{n}x{k}", device.isa()), &found, &expected, 2e-5);
+                    let expected =
+                        matmul_reference(&values(&x), &decode(format, &storage), m, n, *k);
+                    close(
+                        &format!("{} {kind} x {format} {m}x{n}x{k}", device.isa()),
+                        &found,
+                        &expected,
+                        2e-5,
+                    );
                 }
             }
         }
@@ -77,7 +84,12 @@ fn a_row_does_not_depend_on_its_batch() {
                 let part = product(device, &x.rows(rows.clone()).expect("in range"), &w);
                 let expected = &whole[rows.start * n..rows.end * n];
                 for (found, expected) in part.iter().zip(expected) {
-                    assert_eq!(found.to_bits(), expected.to_bits(), "{} {kind} x {format} rows {rows:?}", device.isa());
+                    assert_eq!(
+                        found.to_bits(),
+                        expected.to_bits(),
+                        "{} {kind} x {format} rows {rows:?}",
+                        device.isa()
+                    );
                 }
             }
         }

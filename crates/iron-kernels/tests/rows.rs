@@ -16,7 +16,10 @@ fn tensor(values: &[f32], shape: &[usize]) -> Tensor {
     Tensor::from_slice(values, shape).expect("valid shape")
 }
 
-fn run(device: &Device, encode: impl FnOnce(&iron_runtime::CommandBuffer) -> iron_runtime::Result<()>) {
+fn run(
+    device: &Device,
+    encode: impl FnOnce(&iron_runtime::CommandBuffer) -> iron_runtime::Result<()>,
+) {
     let cmd = device.command_buffer();
     encode(&cmd).expect("encodes");
     cmd.run().expect("runs");
@@ -43,19 +46,55 @@ fn norms_equal_the_reference() {
                 let weight = random.values(*n, 2.0);
                 let (eps, offset) = (1e-3, 1.0);
                 let out = activations(kind, rows, *n);
-                run(device, |cmd| iron_kernels::rms_norm(cmd, &tensor(&x, &[rows, *n]), &tensor(&weight, &[*n]), &out, eps, offset));
+                run(device, |cmd| {
+                    iron_kernels::rms_norm(
+                        cmd,
+                        &tensor(&x, &[rows, *n]),
+                        &tensor(&weight, &[*n]),
+                        &out,
+                        eps,
+                        offset,
+                    )
+                });
                 let reference = |x: &[f32]| -> Vec<f64> {
-                    x.chunks(*n).flat_map(|row| rms_norm_reference(&wide(row), &wide(&weight), f64::from(eps), f64::from(offset))).collect()
+                    x.chunks(*n)
+                        .flat_map(|row| {
+                            rms_norm_reference(
+                                &wide(row),
+                                &wide(&weight),
+                                f64::from(eps),
+                                f64::from(offset),
+                            )
+                        })
+                        .collect()
                 };
-                close(&format!("rms_norm {kind} {n}"), &values(&out), &reference(&x), tolerance(kind));
+                close(
+                    &format!("rms_norm {kind} {n}"),
+                    &values(&out),
+                    &reference(&x),
+                    tolerance(kind),
+                );
 
                 let residual = tensor(&x, &[rows, *n]);
                 run(device, |cmd| {
-                    iron_kernels::add_rms_norm(cmd, &residual, &tensor(&delta, &[rows, *n]), &tensor(&weight, &[*n]), &out, eps, offset)
+                    iron_kernels::add_rms_norm(
+                        cmd,
+                        &residual,
+                        &tensor(&delta, &[rows, *n]),
+                        &tensor(&weight, &[*n]),
+                        &out,
+                        eps,
+                        offset,
+                    )
                 });
                 let sums: Vec<f32> = x.iter().zip(&delta).map(|(a, b)| a + b).collect();
                 assert_eq!(residual.read_f32().expect("readable"), sums);
-                close(&format!("add_rms_norm {kind} {n}"), &values(&out), &reference(&sums), tolerance(kind));
+                close(
+                    &format!("add_rms_norm {kind} {n}"),
+                    &values(&out),
+                    &reference(&sums),
+                    tolerance(kind),
+                );
             }
         }
     });
@@ -75,12 +114,27 @@ fn gated_activations_equal_the_reference() {
                     gate.iter().zip(&up).map(|(g, u)| f(f64::from(*g), f64::from(*u))).collect()
                 };
                 run(device, |cmd| iron_kernels::silu_mul(cmd, &g, &u, &out));
-                close(&format!("silu_mul {kind} {n}"), &values(&out), &expected(silu_mul_reference), tolerance(kind));
+                close(
+                    &format!("silu_mul {kind} {n}"),
+                    &values(&out),
+                    &expected(silu_mul_reference),
+                    tolerance(kind),
+                );
                 run(device, |cmd| iron_kernels::gelu_mul(cmd, &g, &u, &out));
-                close(&format!("gelu_mul {kind} {n}"), &values(&out), &expected(gelu_mul_reference), tolerance(kind));
+                close(
+                    &format!("gelu_mul {kind} {n}"),
+                    &values(&out),
+                    &expected(gelu_mul_reference),
+                    tolerance(kind),
+                );
                 run(device, |cmd| iron_kernels::gelu_erf_mul(cmd, &g, &u, &out));
                 let exact = |g: f64, u: f64| 0.5 * g * (1.0 + erf(g / 2.0_f64.sqrt())) * u;
-                close(&format!("gelu_erf_mul {kind} {n}"), &values(&out), &expected(exact), tolerance(kind));
+                close(
+                    &format!("gelu_erf_mul {kind} {n}"),
+                    &values(&out),
+                    &expected(exact),
+                    tolerance(kind),
+                );
             }
         }
     });
@@ -104,9 +158,12 @@ fn sums_and_biases_are_exact() {
     on_every_level(|device| {
         let mut random = Random(5);
         for n in [1, 16, 129, 300] {
-            let (a, b, bias) = (random.values(3 * n, 1.0), random.values(3 * n, 1.0), random.values(n, 1.0));
+            let (a, b, bias) =
+                (random.values(3 * n, 1.0), random.values(3 * n, 1.0), random.values(n, 1.0));
             let out = Tensor::zeros(DType::F32, &[3, n]).expect("valid shape");
-            run(device, |cmd| iron_kernels::add(cmd, &tensor(&a, &[3, n]), &tensor(&b, &[3, n]), &out));
+            run(device, |cmd| {
+                iron_kernels::add(cmd, &tensor(&a, &[3, n]), &tensor(&b, &[3, n]), &out)
+            });
             let expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
             assert_eq!(out.read_f32().expect("readable"), expected);
             let x = tensor(&a, &[3, n]);
@@ -126,11 +183,18 @@ fn softmax_and_argmax_equal_the_reference() {
             let input = tensor(&x, &[2, n]);
             let out = Tensor::zeros(DType::F32, &[2, n]).expect("valid shape");
             run(device, |cmd| iron_kernels::softmax(cmd, &input, &out));
-            let expected: Vec<f64> = x.chunks(n).flat_map(|row| softmax_reference(&wide(row))).collect();
-            close(&format!("softmax {n}"), &wide(&out.read_f32().expect("readable")), &expected, 1e-5);
+            let expected: Vec<f64> =
+                x.chunks(n).flat_map(|row| softmax_reference(&wide(row))).collect();
+            close(
+                &format!("softmax {n}"),
+                &wide(&out.read_f32().expect("readable")),
+                &expected,
+                1e-5,
+            );
             let at = Tensor::zeros(DType::I32, &[2]).expect("valid shape");
             run(device, |cmd| iron_kernels::argmax(cmd, &input, &at));
-            let expected: Vec<i32> = x.chunks(n).map(|row| argmax_reference(&wide(row)) as i32).collect();
+            let expected: Vec<i32> =
+                x.chunks(n).map(|row| argmax_reference(&wide(row)) as i32).collect();
             assert_eq!(at.read::<i32>().expect("readable"), expected);
         }
         let ties = tensor(&[1.0, 3.0, 3.0, -2.0], &[1, 4]);
@@ -148,7 +212,8 @@ fn rotary_embeddings_equal_the_reference() {
             let rows = 4;
             let x = random.values(rows * heads * head_dim, 1.0);
             let positions = [0, 1, 100, 8191];
-            let inv_freq: Vec<f32> = (0..half).map(|i| 10_000_f32.powf(-(i as f32) / half as f32)).collect();
+            let inv_freq: Vec<f32> =
+                (0..half).map(|i| 10_000_f32.powf(-(i as f32) / half as f32)).collect();
             for interleaved in [false, true] {
                 let state = tensor(&x, &[rows, heads, head_dim]);
                 let at = Tensor::from_slice(&positions, &[rows]).expect("valid shape");
@@ -167,13 +232,24 @@ fn rotary_embeddings_equal_the_reference() {
                         for (i, frequency) in inv_freq.iter().enumerate() {
                             let angle = [f64::from(frequency * position)];
                             let pair = if interleaved { [2 * i, 2 * i + 1] } else { [i, i + half] };
-                            let rotated = rope_reference(&[out[pair[0]], out[pair[1]]], &angle, 1.0, 1.5, true);
+                            let rotated = rope_reference(
+                                &[out[pair[0]], out[pair[1]]],
+                                &angle,
+                                1.0,
+                                1.5,
+                                true,
+                            );
                             (out[pair[0]], out[pair[1]]) = (rotated[0], rotated[1]);
                         }
                         out
                     })
                     .collect();
-                close(&format!("rope {heads}x{head_dim} {interleaved}"), &wide(&state.read_f32().expect("readable")), &expected, 2e-6);
+                close(
+                    &format!("rope {heads}x{head_dim} {interleaved}"),
+                    &wide(&state.read_f32().expect("readable")),
+                    &expected,
+                    2e-6,
+                );
             }
         }
     });
@@ -194,9 +270,19 @@ fn embeddings_are_decoded_rows() {
             let decoded = decode(format, &storage);
             let expected: Vec<f64> = [0, 36, 17, 36, 0]
                 .iter()
-                .flat_map(|row: &usize| decoded[row * hidden..(row + 1) * hidden].iter().map(|v| v * 2.0).collect::<Vec<_>>())
+                .flat_map(|row: &usize| {
+                    decoded[row * hidden..(row + 1) * hidden]
+                        .iter()
+                        .map(|v| v * 2.0)
+                        .collect::<Vec<_>>()
+                })
                 .collect();
-            close(&format!("embed {format}"), &wide(&out.read_f32().expect("readable")), &expected, 1e-6);
+            close(
+                &format!("embed {format}"),
+                &wide(&out.read_f32().expect("readable")),
+                &expected,
+                1e-6,
+            );
         }
     });
 }
@@ -223,7 +309,8 @@ fn quantised_blocks_equal_the_reference() {
             let out = activations("int8", 2, k);
             run(device, |cmd| iron_kernels::quantize(cmd, &tensor(&x, &[2, k]), &out));
             let Activations::Int8 { q, scale, sum } = &out else { panic!("int8") };
-            let (q, scale, sum) = (q.read::<i8>().unwrap(), scale.read::<f32>().unwrap(), sum.read::<f32>().unwrap());
+            let (q, scale, sum) =
+                (q.read::<i8>().unwrap(), scale.read::<f32>().unwrap(), sum.read::<f32>().unwrap());
             for (at, block) in x.chunks(32).enumerate() {
                 let (expected_q, expected_scale, expected_sum) = quantize_reference(block);
                 assert_eq!(q[at * 32..][..32], expected_q, "codes of block {at}");

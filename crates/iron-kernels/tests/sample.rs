@@ -15,11 +15,20 @@ struct Settings {
 }
 
 /// `draws` draws from one row of logits, each with its own counter.
-fn draw(device: &Device, logits: &[f32], settings: Settings, seed: [i32; 2], draws: std::ops::Range<i32>) -> Vec<i32> {
+fn draw(
+    device: &Device,
+    logits: &[f32],
+    settings: Settings,
+    seed: [i32; 2],
+    draws: std::ops::Range<i32>,
+) -> Vec<i32> {
     let (rows, vocab) = (draws.len(), logits.len());
     let repeated: Vec<f32> = (0..rows).flat_map(|_| logits.iter().copied()).collect();
-    let numbers: Vec<f32> = (0..rows).flat_map(|_| [settings.temperature, settings.top_p, settings.min_p, 0.0]).collect();
-    let choices: Vec<i32> = draws.flat_map(|draw| [settings.top_k, seed[0], seed[1], draw]).collect();
+    let numbers: Vec<f32> = (0..rows)
+        .flat_map(|_| [settings.temperature, settings.top_p, settings.min_p, 0.0])
+        .collect();
+    let choices: Vec<i32> =
+        draws.flat_map(|draw| [settings.top_k, seed[0], seed[1], draw]).collect();
     let out = Tensor::zeros(DType::I32, &[rows]).expect("valid shape");
     let cmd = device.command_buffer();
     iron_kernels::sample(
@@ -40,7 +49,8 @@ fn reference(logits: &[f32], settings: Settings) -> Vec<f64> {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
     let top = f64::from(logits[order[0]]);
-    let weight = |at: usize| ((f64::from(logits[at]) - top) / f64::from(settings.temperature)).exp();
+    let weight =
+        |at: usize| ((f64::from(logits[at]) - top) / f64::from(settings.temperature)).exp();
     if settings.top_k > 0 {
         order.truncate(settings.top_k as usize);
     }
@@ -51,7 +61,8 @@ fn reference(logits: &[f32], settings: Settings) -> Vec<f64> {
         mass += weight(**at) / total;
         before < f64::from(settings.top_p)
     });
-    let kept: Vec<usize> = kept.copied().filter(|at| weight(*at) >= f64::from(settings.min_p)).collect();
+    let kept: Vec<usize> =
+        kept.copied().filter(|at| weight(*at) >= f64::from(settings.min_p)).collect();
     let total: f64 = kept.iter().map(|at| weight(*at)).sum();
     let mut out = vec![0.0; logits.len()];
     for at in kept {
@@ -79,10 +90,16 @@ fn draws_follow_the_distribution_that_sorting_gives() {
                 counts[token as usize] += 1;
             }
             for (at, (count, p)) in counts.iter().zip(&expected).enumerate() {
-                assert!(*p > 0.0 || *count == 0, "token {at} is filtered out but was drawn {count} times");
+                assert!(
+                    *p > 0.0 || *count == 0,
+                    "token {at} is filtered out but was drawn {count} times"
+                );
                 let deviation = (p * (1.0 - p) * f64::from(draws)).sqrt();
                 let error = (f64::from(*count) - p * f64::from(draws)).abs();
-                assert!(error <= 5.0 * deviation + 1.0, "token {at}: {count} of {draws} draws, expected probability {p:.4}");
+                assert!(
+                    error <= 5.0 * deviation + 1.0,
+                    "token {at}: {count} of {draws} draws, expected probability {p:.4}"
+                );
             }
         }
     });
@@ -124,7 +141,10 @@ fn the_generator_gives_random123s_known_answers() {
         for seed in [[0, 0], [5, -3], [i32::MAX, 1]] {
             let key = [seed[0] as u32, seed[1] as u32];
             let words: Vec<u32> = (0..500).map(|token| threefry(key, [token, 4]) >> 9).collect();
-            let winner = words.iter().position(|word| word == words.iter().max().expect("some")).expect("some");
+            let winner = words
+                .iter()
+                .position(|word| word == words.iter().max().expect("some"))
+                .expect("some");
             assert_eq!(draw(device, &vec![0.0; 500], settings, seed, 4..5), [winner as i32]);
         }
     });

@@ -15,11 +15,11 @@ use std::sync::Barrier;
 use iron_core::Format;
 use iron_runtime::cpu_entries;
 use iron_runtime::launch::{CpuKernel, Launch};
-use iron_runtime::{CpuEntries, IsaLevel};
 use iron_runtime::tile::{
-    BF16, F32Rows, Int8Rows, Isa, PackedFormat, Q4_0, Q4_1, Q4K, Q6K, Q8_0,
-    dot_dense, dot_dense_panel, dot_f32_packed_panel, dot_int8, dot_int8_panel, packed_bytes,
+    BF16, F32Rows, Int8Rows, Isa, PackedFormat, Q4_0, Q4_1, Q4K, Q6K, Q8_0, dot_dense,
+    dot_dense_panel, dot_f32_packed_panel, dot_int8, dot_int8_panel, packed_bytes,
 };
+use iron_runtime::{CpuEntries, IsaLevel};
 
 /// Arguments of every kernel here: row groups `programs`, or elements for the two ceilings.
 #[derive(Clone, Copy)]

@@ -72,20 +72,30 @@ pub fn random_weights(random: &mut Random, format: Format, elements: usize) -> V
 
 /// The exact values of weights in a file's layout, as ggml's reference decoders define them.
 pub fn decode(format: Format, bytes: &[u8]) -> Vec<f64> {
-    let half = |at: usize, block: &[u8]| f64::from(f16_value(u16::from_le_bytes([block[at], block[at + 1]])));
+    let half = |at: usize, block: &[u8]| {
+        f64::from(f16_value(u16::from_le_bytes([block[at], block[at + 1]])))
+    };
     let mut out = Vec::new();
     for block in bytes.chunks_exact(format.block_bytes()) {
         match format {
-            Format::F32 => out.push(f64::from(f32::from_le_bytes([block[0], block[1], block[2], block[3]]))),
+            Format::F32 => {
+                out.push(f64::from(f32::from_le_bytes([block[0], block[1], block[2], block[3]])))
+            }
             Format::F16 => out.push(half(0, block)),
-            Format::BF16 => out.push(f64::from(f32::from_bits(u32::from(u16::from_le_bytes([block[0], block[1]])) << 16))),
-            Format::Q8_0 => out.extend(block[2..].iter().map(|q| f64::from(*q as i8) * half(0, block))),
+            Format::BF16 => out.push(f64::from(f32::from_bits(
+                u32::from(u16::from_le_bytes([block[0], block[1]])) << 16,
+            ))),
+            Format::Q8_0 => {
+                out.extend(block[2..].iter().map(|q| f64::from(*q as i8) * half(0, block)))
+            }
             Format::Q4_0 => {
                 let code = |at: usize| f64::from(nibble(&block[2..], at)) - 8.0;
                 out.extend((0..32).map(|at| code(at) * half(0, block)));
             }
             Format::Q4_1 => {
-                out.extend((0..32).map(|at| f64::from(nibble(&block[4..], at)) * half(0, block) + half(2, block)));
+                out.extend((0..32).map(|at| {
+                    f64::from(nibble(&block[4..], at)) * half(0, block) + half(2, block)
+                }));
             }
             Format::Q4K => {
                 for sub in 0..8 {
@@ -93,7 +103,10 @@ pub fn decode(format: Format, bytes: &[u8]) -> Vec<f64> {
                     for at in 0..32 {
                         let byte = block[16 + sub / 2 * 32 + at];
                         let code = if sub % 2 == 0 { byte & 15 } else { byte >> 4 };
-                        out.push(half(0, block) * f64::from(scale) * f64::from(code) - half(2, block) * f64::from(minimum));
+                        out.push(
+                            half(0, block) * f64::from(scale) * f64::from(code)
+                                - half(2, block) * f64::from(minimum),
+                        );
                     }
                 }
             }
@@ -124,7 +137,10 @@ fn q4k_scale(packed: &[u8], sub: usize) -> (u8, u8) {
     if sub < 4 {
         (packed[sub] & 63, packed[sub + 4] & 63)
     } else {
-        (packed[sub + 4] & 15 | packed[sub - 4] >> 6 << 4, packed[sub + 4] >> 4 | packed[sub] >> 6 << 4)
+        (
+            packed[sub + 4] & 15 | packed[sub - 4] >> 6 << 4,
+            packed[sub + 4] >> 4 | packed[sub] >> 6 << 4,
+        )
     }
 }
 
@@ -146,5 +162,9 @@ pub fn f16_bits(value: f32) -> u16 {
     let bits = value.to_bits();
     let exponent = (bits >> 23 & 255) as i32 - 127 + 15;
     let sign = (bits >> 16 & 0x8000) as u16;
-    if exponent <= 0 { sign } else { sign | (exponent.min(30) as u16) << 10 | (bits >> 13 & 1023) as u16 }
+    if exponent <= 0 {
+        sign
+    } else {
+        sign | (exponent.min(30) as u16) << 10 | (bits >> 13 & 1023) as u16
+    }
 }

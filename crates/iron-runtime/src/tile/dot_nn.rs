@@ -1,8 +1,8 @@
 //! The product of two row-major tiles, for attention.
 
-use super::outline::outlined;
 use super::dense::DenseWeight;
 use super::isa::Isa;
+use super::outline::outlined;
 
 outlined! {
     /// `acc[i, j] += Σ a[i, p] * b[p, j]` for `i < m`, `j < n`, `p < k`, by fma in ascending `p`.
@@ -107,7 +107,8 @@ unsafe fn tile<I: Isa, T: DenseWeight, const R: usize, const V: usize>(
             let mut row = [I::splat_f(0.0); V];
             for v in 0..V {
                 let piece = b.add(p * ldb + 16 * v);
-                row[v] = if lanes >= 16 { T::load::<I>(piece) } else { T::load_n::<I>(piece, lanes) };
+                row[v] =
+                    if lanes >= 16 { T::load::<I>(piece) } else { T::load_n::<I>(piece, lanes) };
             }
             for i in 0..R {
                 let a = I::splat_f(*a.add(i * lda + p));

@@ -11,7 +11,10 @@ pub struct Scratch<const N: usize>([MaybeUninit<u8>; N]);
 impl<const N: usize> Scratch<N> {
     /// Memory with arbitrary contents.
     #[inline(always)]
-    #[expect(clippy::new_without_default, reason = "its contents are arbitrary, which no default is")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "its contents are arbitrary, which no default is"
+    )]
     pub fn new() -> Self {
         Self([const { MaybeUninit::uninit() }; N])
     }
@@ -57,7 +60,10 @@ pub unsafe fn store_vectors<I: Isa, const V: usize>(to: *mut f32, values: &[I::F
 /// Sets `count` elements to `value`.
 #[inline(always)]
 pub unsafe fn fill<T: Copy>(to: *mut T, count: usize, value: T) {
-    unsafe { std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<T>>(), count).fill(MaybeUninit::new(value)) }
+    unsafe {
+        std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<T>>(), count)
+            .fill(MaybeUninit::new(value))
+    }
 }
 
 /// `a / b` towards zero; 0 where `b` is 0.

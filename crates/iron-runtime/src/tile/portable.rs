@@ -4,8 +4,8 @@
 //! AVX2, and calls instead of inlined arrays take half to three quarters off its compile time, which was as much as that
 //! of the two other versions together.
 
-use super::outline::Outlined;
 use super::isa::{Isa, Lanes};
+use super::outline::Outlined;
 use super::scalar::Scalar;
 use half::{bf16, f16};
 

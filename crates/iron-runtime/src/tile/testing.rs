@@ -1,7 +1,7 @@
 //! Running one generic test body on every instruction set of this machine.
 
-use super::isa::Isa;
 use super::Portable;
+use super::isa::Isa;
 use crate::IsaLevel;
 
 /// A test body that is generic over the instruction set. `run` must be `#[inline(always)]`.

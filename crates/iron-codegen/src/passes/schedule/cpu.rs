@@ -32,10 +32,18 @@ pub fn schedule(kernel: &mut Kernel) {
         if let OpKind::Map(map) = &mut op.kind {
             let vectors = map.space.last().copied().unwrap_or(1).div_ceil(LANES);
             // Written out where indices must be literals or sums run side by side; loops over memory stay loops.
-            let tiles = map.inputs.iter().map(|input| input.value).chain(op.results.iter().copied());
-            let in_registers = tiles.into_iter().any(|tile| kernel.info(tile).storage == Some(Storage::Vectors));
+            let tiles =
+                map.inputs.iter().map(|input| input.value).chain(op.results.iter().copied());
+            let in_registers =
+                tiles.into_iter().any(|tile| kernel.info(tile).storage == Some(Storage::Vectors));
             let folds = map.outputs.iter().any(|output| *output != MapOutput::Element);
-            let limit = if in_registers { MAX_UNROLL.max(vectors) } else if folds { MAX_FOLD_UNROLL } else { 1 };
+            let limit = if in_registers {
+                MAX_UNROLL.max(vectors)
+            } else if folds {
+                MAX_FOLD_UNROLL
+            } else {
+                1
+            };
             map.schedule.unroll = vectors.min(limit);
         }
     });

@@ -1,6 +1,8 @@
 //! `DotTile` on the CPU: which primitive of the tile library computes it, and the call.
 
-use iron_core::ir::{ActivationKind, DotOperand, Index, Kernel, Op, OpKind, ParamKind, Storage, TileRef, Value};
+use iron_core::ir::{
+    ActivationKind, DotOperand, Index, Kernel, Op, OpKind, ParamKind, Storage, TileRef, Value,
+};
 use iron_core::{DType, Diagnostic, Format};
 
 use super::{Emitter, Result, format_marker, param_name, pitch};
@@ -21,24 +23,37 @@ enum Primitive {
 
 /// Whether the accumulator of such a product may stay in registers.
 pub fn keeps_registers(kernel: &Kernel, a: &DotOperand, b: &DotOperand) -> bool {
-    matches!(primitive(kernel, a, b), Some(Primitive::Int8(_) | Primitive::F32Packed(_) | Primitive::Dense(_)))
+    matches!(
+        primitive(kernel, a, b),
+        Some(Primitive::Int8(_) | Primitive::F32Packed(_) | Primitive::Dense(_))
+    )
 }
 
 fn primitive(kernel: &Kernel, a: &DotOperand, b: &DotOperand) -> Option<Primitive> {
     let kind = |tile: &TileRef| &kernel.params[tile.tensor as usize].kind;
     match (a, b) {
-        (DotOperand::Memory(a), DotOperand::Memory(b)) if !a.transposed && !b.transposed => match (kind(a), kind(b)) {
-            (ParamKind::Activations { kind: ActivationKind::Int8, .. }, ParamKind::Quantized { format, .. }) if !format.is_dense() => {
-                Some(Primitive::Int8(*format))
+        (DotOperand::Memory(a), DotOperand::Memory(b)) if !a.transposed && !b.transposed => {
+            match (kind(a), kind(b)) {
+                (
+                    ParamKind::Activations { kind: ActivationKind::Int8, .. },
+                    ParamKind::Quantized { format, .. },
+                ) if !format.is_dense() => Some(Primitive::Int8(*format)),
+                (
+                    ParamKind::Activations { kind: ActivationKind::Plain(DType::F32), .. }
+                    | ParamKind::Tensor { dtype: DType::F32, .. },
+                    ParamKind::Quantized { format, .. },
+                ) => Some(if format.is_dense() {
+                    Primitive::Dense(*format)
+                } else {
+                    Primitive::F32Packed(*format)
+                }),
+                _ => None,
             }
-            (
-                ParamKind::Activations { kind: ActivationKind::Plain(DType::F32), .. } | ParamKind::Tensor { dtype: DType::F32, .. },
-                ParamKind::Quantized { format, .. },
-            ) => Some(if format.is_dense() { Primitive::Dense(*format) } else { Primitive::F32Packed(*format) }),
-            _ => None,
-        },
+        }
         (DotOperand::Tile(_), DotOperand::Memory(b)) if b.transposed => match kind(b) {
-            ParamKind::Tensor { dtype, .. } if dtype.is_float() => Some(Primitive::RowMajor(*dtype)),
+            ParamKind::Tensor { dtype, .. } if dtype.is_float() => {
+                Some(Primitive::RowMajor(*dtype))
+            }
             _ => None,
         },
         _ => None,
@@ -66,7 +81,8 @@ impl Emitter<'_> {
         let (m, n) = (shape[0], shape[1]);
         let in_registers = self.storage(result) == Some(Storage::Vectors);
         if !n.is_multiple_of(LANES) {
-            return Err(Diagnostic::new(op.span, format!("a product has {n} columns")).help("the CPU computes 16 columns at a time: use a multiple of 16"));
+            return Err(Diagnostic::new(op.span, format!("a product has {n} columns"))
+                .help("the CPU computes 16 columns at a time: use a multiple of 16"));
         }
         let target = if in_registers {
             let line = format!("let mut {} = {};", self.name(result), self.name(*acc));
@@ -92,15 +108,28 @@ impl Emitter<'_> {
         match index {
             Index::Range { start, len, stride: 1, bound } => {
                 let start = self.scalar(*start);
-                let valid = bound.map_or_else(|| format!("{len}_i32"), |bound| format!("({} - {start}).min({len}_i32)", self.scalar(bound)));
+                let valid = bound.map_or_else(
+                    || format!("{len}_i32"),
+                    |bound| format!("({} - {start}).min({len}_i32)", self.scalar(bound)),
+                );
                 Some(RangeAxis { start, valid })
             }
-            Index::At(value) => Some(RangeAxis { start: self.scalar(*value), valid: "1_i32".to_owned() }),
+            Index::At(value) => {
+                Some(RangeAxis { start: self.scalar(*value), valid: "1_i32".to_owned() })
+            }
             _ => None,
         }
     }
 
-    fn weights(&mut self, primitive: Primitive, a: &TileRef, b: &TileRef, (m, n): (u32, u32), target: &str, registers: bool) -> Option<()> {
+    fn weights(
+        &mut self,
+        primitive: Primitive,
+        a: &TileRef,
+        b: &TileRef,
+        (m, n): (u32, u32),
+        target: &str,
+        registers: bool,
+    ) -> Option<()> {
         let (rows, depth) = (self.range(&a.index[0])?, self.range(&a.index[1])?);
         let cols = self.range(&b.index[0])?;
         let x = param_name(&self.kernel.params[a.tensor as usize].name);
@@ -114,11 +143,17 @@ impl Emitter<'_> {
             Primitive::Int8(_) => format!(
                 "tile::Int8Rows {{ q: {x}.wrapping_offset({row0} * {x}_stride0), scale: {x}_scale.wrapping_offset({row0} * {x}_block_stride), sum: {x}_sum.wrapping_offset({row0} * {x}_block_stride), q_stride: {x}_stride0 as usize, block_stride: {x}_block_stride as usize }}"
             ),
-            _ => format!("tile::F32Rows {{ x: {x}.wrapping_offset({row0} * {x}_stride0), stride: {x}_stride0 as usize }}"),
+            _ => format!(
+                "tile::F32Rows {{ x: {x}.wrapping_offset({row0} * {x}_stride0), stride: {x}_stride0 as usize }}"
+            ),
         };
         let call = match primitive {
             Primitive::Int8(format) | Primitive::F32Packed(format) => {
-                let stem = if matches!(primitive, Primitive::Int8(_)) { "dot_int8" } else { "dot_f32_packed" };
+                let stem = if matches!(primitive, Primitive::Int8(_)) {
+                    "dot_int8"
+                } else {
+                    "dot_f32_packed"
+                };
                 let marker = format_marker(format);
                 let (name, generics) = if registers {
                     (stem.to_owned(), format!("I, tile::{marker}, {m}, {groups}"))
@@ -159,7 +194,11 @@ impl Emitter<'_> {
             let stride = self.stride(b.tensor, axis);
             let Some(range) = self.range(index) else { continue };
             let position = format!("({} as isize)", range.start);
-            offset.push(stride.as_ref().map_or_else(|| position.clone(), |stride| format!("{position} * {stride}")));
+            offset.push(
+                stride
+                    .as_ref()
+                    .map_or_else(|| position.clone(), |stride| format!("{position} * {stride}")),
+            );
             if matches!(index, Index::Range { .. }) {
                 ranges.push((range, stride));
             }
