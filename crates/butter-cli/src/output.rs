@@ -111,18 +111,18 @@ impl From<io::Error> for Failure {
 pub(crate) struct Terminal {
     pub(crate) interrupt: Interrupt,
     is_quiet: bool,
-    is_on_terminal: bool,
+    is_animatable: bool,
 }
 
 impl Terminal {
     pub(crate) fn new(is_quiet: bool) -> Self {
-        let is_on_terminal = io::stderr().is_terminal();
-        Self { interrupt: Interrupt::default(), is_quiet, is_on_terminal }
+        let is_animatable = io::stderr().is_terminal();
+        Self { interrupt: Interrupt::default(), is_quiet, is_animatable }
     }
 
     /// Whether standard error is a terminal, on which a line can be drawn again.
     pub(crate) fn is_animated(&self) -> bool {
-        self.is_on_terminal && !self.is_quiet
+        self.is_animatable && !self.is_quiet
     }
 
     /// Says something that is not the result.
@@ -130,11 +130,6 @@ impl Terminal {
         if !self.is_quiet {
             line(&format!("{}", self.paint(Style::Dim, text)));
         }
-    }
-
-    /// Says something that was asked for, but is not the result.
-    pub(crate) fn report(&self, text: impl fmt::Display) {
-        line(&text.to_string());
     }
 
     /// Says that the result may not be what the user wants.
@@ -166,8 +161,13 @@ impl Terminal {
     }
 
     fn paint(&self, style: Style, text: impl fmt::Display) -> impl fmt::Display {
-        Painted { style: has_colours(self.is_on_terminal).then_some(style), text: text.to_string() }
+        Painted { style: has_colours(self.is_animatable).then_some(style), text: text.to_string() }
     }
+}
+
+/// Says something that was asked for, but is not the result.
+pub(crate) fn report(text: impl fmt::Display) {
+    line(&text.to_string());
 }
 
 /// Writes a line to standard error.
