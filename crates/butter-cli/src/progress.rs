@@ -63,7 +63,7 @@ impl Progress {
                 stage.draw(*done as u64, &format!("loading, tensor {done} of {total}"));
             }
             ModelEvent::Loaded { path } => {
-                self.busy("warming up", &format!("loaded {}", shown(path)))
+                self.busy("warming up", &format!("loaded {}", shown(path)));
             }
             ModelEvent::Ready | ModelEvent::Failed { .. } => self.stage().clear(),
             _ => {}
@@ -85,7 +85,7 @@ impl Progress {
                 self.terminal.warn(format!("{source}: {reason}"));
             }
             Event::Downloading { done, total } => {
-                self.stage().download(*done, *total, &self.terminal)
+                self.stage().download(*done, *total, &self.terminal);
             }
             Event::Verifying => self.busy("checking the hash", "checking the hash"),
             Event::Ready { .. } => self.stage().clear(),

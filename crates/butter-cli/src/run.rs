@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::chat;
 use crate::model::ModelArgs;
-use crate::output::{Failure, Terminal};
+use crate::output::{Failure, Terminal, report};
 use crate::sampling::SamplingArgs;
 
 /// The longest text that is read from standard input.
@@ -186,7 +186,7 @@ pub(crate) fn answer(
         );
     }
     if with_stats {
-        terminal.report(stats(&generator.stats(), sampling.is_random().then_some(seed)));
+        report(stats(&generator.stats(), sampling.is_random().then_some(seed)));
     }
     Ok(Answer { text, is_cancelled: finish == Some(FinishReason::Cancelled) })
 }

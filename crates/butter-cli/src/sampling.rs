@@ -7,34 +7,33 @@ use crate::output::Failure;
 
 /// How an answer is generated.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Answer")]
 pub(crate) struct SamplingArgs {
     /// How freely tokens are chosen; 0 takes the most likely one always
-    #[arg(long, value_name = "T", default_value_t = 0.7)]
+    #[arg(help_heading = "Answer", long, value_name = "T", default_value_t = 0.7)]
     temperature: f32,
 
     /// Choose among this many of the most likely tokens; 0: all
-    #[arg(long, value_name = "K", default_value_t = 0)]
+    #[arg(help_heading = "Answer", long, value_name = "K", default_value_t = 0)]
     top_k: u32,
 
     /// Choose among the fewest tokens that hold this much of the probability; 1: all
-    #[arg(long, value_name = "P", default_value_t = 0.95)]
+    #[arg(help_heading = "Answer", long, value_name = "P", default_value_t = 0.95)]
     top_p: f32,
 
     /// Choose among tokens with at least this share of the most likely one's probability; 0: all
-    #[arg(long, value_name = "P", default_value_t = 0.05)]
+    #[arg(help_heading = "Answer", long, value_name = "P", default_value_t = 0.05)]
     min_p: f32,
 
     /// Same seed, same prompt, same model: same answer [default: a new one each time]
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Answer", long, value_name = "N")]
     seed: Option<u64>,
 
     /// End the answer after this many tokens [default: when the model ends it]
-    #[arg(long, short = 'n', value_name = "N")]
+    #[arg(help_heading = "Answer", long, short = 'n', value_name = "N")]
     max_tokens: Option<usize>,
 
     /// End the answer before this text; may be given several times
-    #[arg(long, value_name = "TEXT")]
+    #[arg(help_heading = "Answer", long, value_name = "TEXT")]
     stop: Vec<String>,
 }
 

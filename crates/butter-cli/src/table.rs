@@ -1,5 +1,6 @@
 //! Columns of text.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use crate::output::{Style, paint};
@@ -52,10 +53,11 @@ impl<const N: usize> Table<N> {
         let mut line = String::new();
         for ((cell, &width), align) in cells.iter().zip(widths).zip(self.align) {
             line.push_str("  ");
-            line.push_str(&match align {
-                Align::Left => format!("{cell:<width$}"),
-                Align::Right => format!("{cell:>width$}"),
-            });
+            // Writing to a string does not fail.
+            let _ = match align {
+                Align::Left => write!(line, "{cell:<width$}"),
+                Align::Right => write!(line, "{cell:>width$}"),
+            };
         }
         line.trim_end().to_owned()
     }
