@@ -413,7 +413,8 @@ const DENSE_GEMM: CpuEntries = cpu_entries!(dense_gemm);
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let requested = words.iter().find_map(|word| IsaLevel::parse(word));
-    let level = IsaLevel::resolve(requested).unwrap_or_else(|error| panic!("{error}"));
+    let level = requested.unwrap_or_else(IsaLevel::detect);
+    assert!(level.is_available(), "{level} is not available on this processor");
     let wanted = |what: &str| {
         !["gemv", "gemm", "f32", "dense"].iter().any(|w| words.iter().any(|word| word == w))
             || words.iter().any(|word| word == what)
