@@ -69,6 +69,7 @@ impl DType {
     }
 
     /// The type a loaded element computes in: floats in `f32`, small integers in `i32`.
+    #[must_use]
     pub const fn compute(self) -> Self {
         match self {
             Self::F16 | Self::BF16 | Self::F32 => Self::F32,

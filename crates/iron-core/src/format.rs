@@ -68,8 +68,16 @@ pub struct Packing {
 
 impl Format {
     /// Every format, in declaration order.
-    pub const ALL: [Format; 8] =
-        [Self::F32, Self::F16, Self::BF16, Self::Q8_0, Self::Q4_0, Self::Q4_1, Self::Q4K, Self::Q6K];
+    pub const ALL: [Format; 8] = [
+        Self::F32,
+        Self::F16,
+        Self::BF16,
+        Self::Q8_0,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q4K,
+        Self::Q6K,
+    ];
 
     /// The packing of a quantised format; `None` for plain floats.
     pub const fn packing(self) -> Option<Packing> {
@@ -78,8 +86,12 @@ impl Format {
             Self::Q8_0 => (8, 32, 32, 34, Zero::Offset(0), Scale::Half),
             Self::Q4_0 => (4, 32, 32, 18, Zero::Offset(8), Scale::Half),
             Self::Q4_1 => (4, 32, 32, 20, Zero::Minimum, Scale::Half),
-            Self::Q4K => (4, 256, 32, 144, Zero::Minimum, Scale::TwoLevel { bits: 6, signed: false }),
-            Self::Q6K => (6, 256, 16, 210, Zero::Offset(32), Scale::TwoLevel { bits: 8, signed: true }),
+            Self::Q4K => {
+                (4, 256, 32, 144, Zero::Minimum, Scale::TwoLevel { bits: 6, signed: false })
+            }
+            Self::Q6K => {
+                (6, 256, 16, 210, Zero::Offset(32), Scale::TwoLevel { bits: 8, signed: true })
+            }
         };
         Some(Packing { bits, block, sub_block, bytes, zero, scale })
     }

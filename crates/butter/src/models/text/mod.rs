@@ -1,0 +1,3 @@
+//! Models from text to text.
+
+pub(crate) mod llama;
