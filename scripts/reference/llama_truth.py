@@ -255,9 +255,9 @@ def comparison_row(name: str, truth: dict[str, torch.Tensor], reference: torch.T
     exact, short = kl_divergence(reference, ours), truncated_kl(truth, ours)
     top1 = (reference.argmax(-1) == ours.argmax(-1)).double().mean()
     max_abs = (reference.double() - ours.double()).abs().max()
-    missing = 1 - short.mean() / exact.mean()
+    missing = f"{1 - short.mean() / exact.mean():.1%}" if exact.mean() > 1e-6 else "below the f32 of the file"
     return (
-        f"| {name} | {max_abs:.2g} | {exact.mean():.3g} | {short.mean():.3g} | {missing:.1%} "
+        f"| {name} | {max_abs:.2g} | {exact.mean():.3g} | {short.mean():.3g} | {missing} "
         f"| {exact.max():.2g} | {top1:.2%} |"
     )
 
