@@ -15,6 +15,12 @@ pub struct Linear {
 }
 
 impl Linear {
+    /// The same product with its input left in floats, for the few small matrices where rounding the input costs most.
+    #[must_use]
+    pub fn with_plain_input(self) -> Self {
+        Self { input: ActivationKind::F32, ..self }
+    }
+
     /// Width of the input.
     pub fn in_features(&self) -> usize {
         self.weight.cols()
