@@ -72,9 +72,11 @@ impl ModelEvent {
     }
 }
 
+type Listener = Arc<dyn Fn(&ModelEvent) + Send + Sync>;
+
 /// Who is told about events.
 #[derive(Clone, Default)]
-pub struct EventListeners(Vec<Arc<dyn Fn(&ModelEvent) + Send + Sync>>);
+pub struct EventListeners(Vec<Listener>);
 
 impl EventListeners {
     /// Tells `listener` too, on the loading thread.

@@ -131,7 +131,7 @@ impl Model {
     ) -> Result<Generator, Error> {
         let prompt = self.0.encode(prompt.into())?;
         let sequence = HeldSequence::new(&self.0)?;
-        Generator::new(Arc::clone(&self.0), prompt, options, sequence, None)
+        Generator::new(Arc::clone(&self.0), &prompt, options, sequence, None)
     }
 
     /// Starts a chat whose prompts reuse what is in the cache.

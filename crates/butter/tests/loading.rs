@@ -19,8 +19,9 @@ fn events_come_in_order() {
     let events: Vec<ModelEvent> = events.try_iter().collect();
     let mut states: Vec<_> = events.iter().map(ModelEvent::state).collect();
     states.dedup();
-    use ModelState::{Downloading, Loaded, Loading, Ready};
-    assert_eq!(states, [Downloading, Loading, Loaded, Ready]);
+    let expected =
+        [ModelState::Downloading, ModelState::Loading, ModelState::Loaded, ModelState::Ready];
+    assert_eq!(states, expected);
     let last = events.iter().rev().find_map(|event| match event {
         ModelEvent::Loading { done, total, .. } => Some((*done, *total)),
         _ => None,

@@ -21,9 +21,10 @@ fn kernels(targets: &[Target]) -> Result<(), Error> {
     let mut text = String::new();
     for function in iron_std::functions().into_iter().filter(|it| catalog::is_kernel(it)) {
         let generics: Vec<&str> = function.generics.iter().map(|generic| generic.name).collect();
-        let name = match generics.is_empty() {
-            true => function.name.to_owned(),
-            false => format!("{}<{}>", function.name, generics.join(", ")),
+        let name = if generics.is_empty() {
+            function.name.to_owned()
+        } else {
+            format!("{}<{}>", function.name, generics.join(", "))
         };
         let counts: Vec<String> = targets
             .iter()

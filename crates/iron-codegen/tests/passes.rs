@@ -28,7 +28,7 @@ fn after(instance: &Instance, library: &Library, pass: Pass) -> Kernel {
     let mut kernel =
         compile_cpu(instance, library, &options).unwrap_or_else(|fault| panic!("{fault}"));
     kernel.compact();
-    kernel.name = instance.function.name.to_owned();
+    instance.function.name.clone_into(&mut kernel.name);
     kernel
 }
 

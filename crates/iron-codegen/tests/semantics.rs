@@ -443,7 +443,7 @@ impl Generator {
         for arg in args {
             self.add(b, *arg);
         }
-        for _ in 0..1 + self.random.below(5) {
+        for _ in 0..=self.random.below(5) {
             self.step(b, depth + 1);
         }
         let yields = like
@@ -514,8 +514,8 @@ impl Generator {
                 self.add(b, wide);
                 self.add(b, narrow);
             }
-            8 | 9 | 10 => {
-                let carried: Vec<Value> = (0..1 + self.random.below(4))
+            8..=10 => {
+                let carried: Vec<Value> = (0..=self.random.below(4))
                     .map(|_| {
                         let pool = self.random.below(4);
                         self.any(pool)
@@ -529,10 +529,12 @@ impl Generator {
                     inside.push(counter);
                     self.nested(b, depth, &inside, args)
                 });
-                results.into_iter().for_each(|value| self.add(b, value));
+                for value in results {
+                    self.add(b, value);
+                }
             }
             _ => {
-                let like: Vec<Value> = (0..1 + self.random.below(3))
+                let like: Vec<Value> = (0..=self.random.below(3))
                     .map(|_| {
                         let pool = self.random.below(4);
                         self.any(pool)

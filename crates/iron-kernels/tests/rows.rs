@@ -218,9 +218,12 @@ fn rotary_embeddings_equal_the_reference() {
                 let state = tensor(&x, &[rows, heads, head_dim]);
                 let at = Tensor::from_slice(&positions, &[rows]).expect("valid shape");
                 let frequencies = tensor(&inv_freq, &[half]);
-                run(device, |cmd| match interleaved {
-                    false => iron_kernels::rope(cmd, &state, &at, &frequencies, 1.5),
-                    true => iron_kernels::rope_interleaved(cmd, &state, &at, &frequencies, 1.5),
+                run(device, |cmd| {
+                    if interleaved {
+                        iron_kernels::rope_interleaved(cmd, &state, &at, &frequencies, 1.5)
+                    } else {
+                        iron_kernels::rope(cmd, &state, &at, &frequencies, 1.5)
+                    }
                 });
                 let expected: Vec<f64> = x
                     .chunks(head_dim)

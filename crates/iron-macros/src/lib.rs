@@ -155,7 +155,8 @@ fn declaration(
     let name = format_ident!("{}", ident.to_string().to_uppercase(), span = ident.span());
     quote! {
         #(#attributes)*
-        #[allow(dead_code, unreachable_pub)]
+        // Literals are the kernel's, which has no `std::f64::consts`.
+        #[allow(dead_code, unreachable_pub, clippy::approx_constant)]
         pub static #name: ::iron_core::syntax::Function = {
             use ::iron_core::syntax as __s;
             const __FILE: &str = ::core::file!();

@@ -79,14 +79,14 @@ pub fn decode(format: Format, bytes: &[u8]) -> Vec<f64> {
     for block in bytes.chunks_exact(format.block_bytes()) {
         match format {
             Format::F32 => {
-                out.push(f64::from(f32::from_le_bytes([block[0], block[1], block[2], block[3]])))
+                out.push(f64::from(f32::from_le_bytes([block[0], block[1], block[2], block[3]])));
             }
             Format::F16 => out.push(half(0, block)),
             Format::BF16 => out.push(f64::from(f32::from_bits(
                 u32::from(u16::from_le_bytes([block[0], block[1]])) << 16,
             ))),
             Format::Q8_0 => {
-                out.extend(block[2..].iter().map(|q| f64::from(*q as i8) * half(0, block)))
+                out.extend(block[2..].iter().map(|q| f64::from(*q as i8) * half(0, block)));
             }
             Format::Q4_0 => {
                 let code = |at: usize| f64::from(nibble(&block[2..], at)) - 8.0;

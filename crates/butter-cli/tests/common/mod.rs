@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::json;
 
 /// `butter ARGUMENTS` without a network, a terminal, or a cache of the user's.
-pub fn butter<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+pub(crate) fn butter<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_butter"));
     command
         .args(arguments)
@@ -24,7 +24,7 @@ pub fn butter<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>)
 
 /// What a run has printed, and how it ended.
 #[derive(Debug)]
-pub struct Ran {
+pub(crate) struct Ran {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -40,11 +40,11 @@ impl From<Output> for Ran {
     }
 }
 
-pub fn run<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
+pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
     butter(arguments).output().expect("the program starts").into()
 }
 
-pub fn run_with_input<S: AsRef<std::ffi::OsStr>>(
+pub(crate) fn run_with_input<S: AsRef<std::ffi::OsStr>>(
     arguments: impl IntoIterator<Item = S>,
     input: &str,
 ) -> Ran {
@@ -58,17 +58,17 @@ pub fn run_with_input<S: AsRef<std::ffi::OsStr>>(
 
 /// What Ctrl-C does.
 #[cfg(unix)]
-pub fn interrupt(child: &Child) {
+pub(crate) fn interrupt(child: &Child) {
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(status.expect("kill is installed").success());
 }
 
 /// A folder that is removed at the end.
 #[derive(Debug)]
-pub struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("butter-cli-{}-{number}", std::process::id());
@@ -77,11 +77,11 @@ impl Folder {
         Self(folder)
     }
 
-    pub fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).to_string_lossy().into_owned()
     }
 
-    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+    pub(crate) fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         std::fs::write(self.0.join(name), bytes).expect("the temporary folder is writable");
         self.path(name)
     }
@@ -94,14 +94,14 @@ impl Drop for Folder {
 }
 
 /// One token for each byte, and one that starts a turn.
-pub const VOCABULARY: usize = 257;
+pub(crate) const VOCABULARY: usize = 257;
 const HIDDEN: usize = 64;
 const INTERMEDIATE: usize = 96;
 /// So long that nobody waits for its end.
-pub const CONTEXT: usize = 1 << 20;
+pub(crate) const CONTEXT: usize = 1 << 20;
 
 /// A Llama of one layer with random weights, a tokenizer of bytes, and a chat template. No token ends an answer.
-pub fn tiny_model() -> (Folder, String) {
+pub(crate) fn tiny_model() -> (Folder, String) {
     let folder = Folder::new();
     let config = json!({
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
@@ -182,7 +182,7 @@ fn byte_character(byte: u8) -> char {
 }
 
 /// A model in the folder that `BUTTER_TEST_MODELS` names; says so when there is none.
-pub fn real_model(file: &str) -> Option<String> {
+pub(crate) fn real_model(file: &str) -> Option<String> {
     let Some(folder) = std::env::var_os("BUTTER_TEST_MODELS") else {
         eprintln!("skipped: set BUTTER_TEST_MODELS to a folder with {file}");
         return None;

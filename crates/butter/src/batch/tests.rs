@@ -75,7 +75,7 @@ fn impossible_runs_are_errors() {
     let rows = [0.0; 9];
     let expected = BatchError::EmbeddingSize { found: 9, hidden_size: 8 };
     assert_eq!(batch.push(&Run::embeddings(a, 0, &rows)), Err(expected));
-    let visible = Visibility::Ranges(vec![0..2]);
+    let visible = Visibility::Ranges(std::iter::once(0..2).collect());
     let expected = BatchError::Visible { begin: 0, end: 2, held: 1 };
     assert_eq!(batch.push(&Run::tokens(a, 0, &[1]).with_visible(visible)), Err(expected));
     batch.push(&Run::tokens(a, 69, &[1, 2])).expect("valid by itself");

@@ -54,14 +54,14 @@ pub(super) enum Step {
 impl Generator {
     pub(crate) fn new(
         model: Arc<Inner>,
-        prompt: Vec<u32>,
+        prompt: &[u32],
         options: GenerateOptions,
         mut sequence: HeldSequence,
         home: Option<SequenceHome>,
     ) -> Result<Self, Error> {
         // The clock starts before the sequence is cut: that is part of the answer's cost.
         let clock = Instant::now();
-        let prepared = model.check_prompt(&prompt).and_then(|()| Ok(options.validate()?));
+        let prepared = model.check_prompt(prompt).and_then(|()| Ok(options.validate()?));
         let prepared = prepared.and_then(|()| {
             let context = model.context_length;
             if prompt.len() > context {
@@ -69,7 +69,7 @@ impl Generator {
                     CacheError::ContextFull { context, held: 0, asked: prompt.len() }.into()
                 );
             }
-            sequence.keep_prefix(&prompt)
+            sequence.keep_prefix(prompt)
         });
         let cached_tokens = match prepared {
             Ok(cached_tokens) => cached_tokens,

@@ -59,7 +59,7 @@ impl SamplingOptions {
         let Self { temperature, top_k, top_p, min_p, .. } = *self;
         let is_temperature = (0.0..=100.0).contains(&temperature);
         check("temperature", is_temperature, "from 0 to 100", temperature)?;
-        check("top_k", top_k <= i32::MAX as u32, "below 2^31", top_k as f32)?;
+        check("top_k", i32::try_from(top_k).is_ok(), "below 2^31", top_k as f32)?;
         check("top_p", top_p > 0.0 && top_p <= 1.0, "above 0 and at most 1", top_p)?;
         check("min_p", (0.0..=1.0).contains(&min_p), "from 0 to 1", min_p)
     }

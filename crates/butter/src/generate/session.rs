@@ -35,7 +35,7 @@ impl Session {
         let prompt = self.model.encode(prompt.into())?;
         let sequence = self.take()?;
         let home = Some(Arc::clone(&self.home));
-        Generator::new(Arc::clone(&self.model), prompt, options, sequence, home)
+        Generator::new(Arc::clone(&self.model), &prompt, options, sequence, home)
     }
 
     /// A session with the same history, which shares its pages.

@@ -14,6 +14,9 @@ use crate::nn::{Context, Loader, Residual};
 use crate::weights::Weights;
 use crate::weights::config::ModelConfig;
 
+/// Makes a model from its tensors.
+pub type Load = fn(&Loader<'_>, &ModelConfig) -> Result<Box<dyn Decoder>, Error>;
+
 /// A family of models that share an implementation.
 #[derive(Debug)]
 pub struct Family {
@@ -26,7 +29,7 @@ pub struct Family {
     /// What its models can do.
     pub capabilities: Capabilities,
     /// Makes the model of a configuration.
-    pub load: fn(&Loader<'_>, &ModelConfig) -> Result<Box<dyn Decoder>, Error>,
+    pub load: Load,
 }
 
 /// Every family.

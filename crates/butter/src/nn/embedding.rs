@@ -20,7 +20,7 @@ impl Embedding {
         match (&cx.batch.ids, &cx.batch.embeddings) {
             (Some(ids), _) => kernels::embed(cx.commands, &self.table, ids, out, scale)?,
             (None, Some(rows)) => {
-                kernels::take_rows(cx.commands, rows, &cx.batch.row_numbers, out)?
+                kernels::take_rows(cx.commands, rows, &cx.batch.row_numbers, out)?;
             }
             (None, None) => {}
         }

@@ -11,27 +11,27 @@ use butter::{Dispatch, Executor, LoadOptions, Model};
 use serde_json::Value as Json;
 
 /// Checkpoints of the Llama family.
-pub const LLAMAS: [&str; 5] = ["grouped", "llama3_rope", "biases", "bf16", "sharded"];
+pub(crate) const LLAMAS: [&str; 5] = ["grouped", "llama3_rope", "biases", "bf16", "sharded"];
 
 /// What the logits of an f32 model may differ from the reference.
-pub const TOLERANCE: f32 = 1e-4;
+pub(crate) const TOLERANCE: f32 = 1e-4;
 
-pub fn checkpoint(name: &str) -> PathBuf {
+pub(crate) fn checkpoint(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny").join(name)
 }
 
 /// How a test loads a model.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup {
+pub(crate) struct Setup {
     pub f32: bool,
     pub threads: usize,
     pub dispatch: Dispatch,
 }
 
 impl Setup {
-    pub const F32: Self = Self { f32: true, threads: 2, dispatch: Dispatch::Eager };
+    pub(crate) const F32: Self = Self { f32: true, threads: 2, dispatch: Dispatch::Eager };
 
-    pub fn load(self, path: &Path) -> Model {
+    pub(crate) fn load(self, path: &Path) -> Model {
         let Self { f32, threads, dispatch } = self;
         let threads = Some(threads);
         let options =
@@ -41,20 +41,20 @@ impl Setup {
 }
 
 /// The sequences of a `truth.safetensors`.
-pub struct Truth {
+pub(crate) struct Truth {
     bytes: Vec<u8>,
     header: HashMap<String, Json>,
     data: usize,
 }
 
 impl Truth {
-    pub fn of(name: &str) -> Self {
+    pub(crate) fn of(name: &str) -> Self {
         Self::read(&checkpoint(name).join("truth.safetensors"))
     }
 
-    pub fn read(path: &Path) -> Self {
+    pub(crate) fn read(path: &Path) -> Self {
         let bytes =
-            std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let data = 8 + u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")) as usize;
         let header = serde_json::from_slice(&bytes[8..data]).expect("a safetensors header");
         Self { bytes, header, data }
@@ -68,35 +68,35 @@ impl Truth {
         words.map(|word| word.try_into().expect("four bytes"))
     }
 
-    pub fn shape(&self, name: &str) -> Vec<usize> {
+    pub(crate) fn shape(&self, name: &str) -> Vec<usize> {
         let shape = self.header[name]["shape"].as_array().expect("a shape");
         shape.iter().map(|length| length.as_u64().expect("a length") as usize).collect()
     }
 
-    pub fn integers(&self, name: &str) -> Vec<i32> {
+    pub(crate) fn integers(&self, name: &str) -> Vec<i32> {
         self.words(name).map(i32::from_le_bytes).collect()
     }
 
-    pub fn floats(&self, name: &str) -> Vec<f32> {
+    pub(crate) fn floats(&self, name: &str) -> Vec<f32> {
         self.words(name).map(f32::from_le_bytes).collect()
     }
 
-    pub fn tokens(&self, sequence: &str) -> Vec<u32> {
+    pub(crate) fn tokens(&self, sequence: &str) -> Vec<u32> {
         self.words(&format!("{sequence}.tokens")).map(u32::from_le_bytes).collect()
     }
 
-    pub fn number(&self, name: &str) -> usize {
+    pub(crate) fn number(&self, name: &str) -> usize {
         self.words(name).map(u32::from_le_bytes).next().expect("one number") as usize
     }
 
     /// `[positions, vocab_size]`.
-    pub fn logits(&self, sequence: &str) -> Vec<f32> {
+    pub(crate) fn logits(&self, sequence: &str) -> Vec<f32> {
         self.floats(&format!("{sequence}.logits"))
     }
 }
 
 /// Appends tokens to their sequences and returns the logits of them all, run by run.
-pub fn forward(executor: &mut Executor, runs: &[(SequenceId, &[u32])]) -> Vec<Vec<f32>> {
+pub(crate) fn forward(executor: &mut Executor, runs: &[(SequenceId, &[u32])]) -> Vec<Vec<f32>> {
     let mut batch = executor.batch();
     for (sequence, tokens) in runs {
         let start = executor.cache_mut().append(*sequence, tokens.len()).expect("room");
@@ -114,7 +114,7 @@ pub fn forward(executor: &mut Executor, runs: &[(SequenceId, &[u32])]) -> Vec<Ve
     taken
 }
 
-pub fn largest_difference(found: &[f32], expected: &[f32]) -> f32 {
+pub(crate) fn largest_difference(found: &[f32], expected: &[f32]) -> f32 {
     assert_eq!(found.len(), expected.len());
     // Not `max` of floats: it would pass over NaN.
     found.iter().zip(expected).fold(0.0, |most, (a, b)| {
@@ -124,13 +124,13 @@ pub fn largest_difference(found: &[f32], expected: &[f32]) -> f32 {
 }
 
 #[track_caller]
-pub fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
+pub(crate) fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
     let difference = largest_difference(found, expected);
     assert!(difference <= TOLERANCE, "{what}: logits differ by {difference}");
 }
 
 #[track_caller]
-pub fn assert_same_bits(what: &str, found: &[f32], expected: &[f32]) {
+pub(crate) fn assert_same_bits(what: &str, found: &[f32], expected: &[f32]) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let different = found.iter().zip(expected).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
     let of = found.len();
@@ -138,10 +138,10 @@ pub fn assert_same_bits(what: &str, found: &[f32], expected: &[f32]) {
 }
 
 /// A copy of a checkpoint with a changed configuration, removed at the end.
-pub struct ChangedCheckpoint(pub PathBuf);
+pub(crate) struct ChangedCheckpoint(pub PathBuf);
 
 impl ChangedCheckpoint {
-    pub fn new(name: &str, change: impl FnOnce(&mut Json)) -> Self {
+    pub(crate) fn new(name: &str, change: impl FnOnce(&mut Json)) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir();

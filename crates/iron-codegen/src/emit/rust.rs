@@ -158,7 +158,7 @@ fn shape(shape: &[DimExpr]) -> String {
         .map(|extent| match extent {
             DimExpr::Const(value) => format!("DimExpr::Const({value})"),
             DimExpr::Dim(index) => format!("DimExpr::Dim({index})"),
-            computed => format!("DimExpr::Computed(|d| {})", dim_expr(computed)),
+            computed @ DimExpr::Op(..) => format!("DimExpr::Computed(|d| {})", dim_expr(computed)),
         })
         .collect();
     format!("&[{}]", axes.join(", "))

@@ -470,12 +470,11 @@ impl Folded {
             (0..space.len()).filter(|axis| !axes.contains(&(*axis as u32))).collect();
         let shape: Vec<u32> = kept.iter().map(|axis| space[*axis]).collect();
         let identity = match (op, dtype) {
-            (ReduceOp::Sum | ReduceOp::Any, _) => 0,
             (ReduceOp::Max, DType::F32) => f32::NEG_INFINITY.to_bits(),
             (ReduceOp::Min, DType::F32) => f32::INFINITY.to_bits(),
             (ReduceOp::Max, DType::I32) => i32::MIN as u32,
             (ReduceOp::Min, DType::I32) => i32::MAX as u32,
-            (ReduceOp::Max, _) => 0,
+            (ReduceOp::Sum | ReduceOp::Any | ReduceOp::Max, _) => 0,
             (ReduceOp::Min, _) => u32::MAX,
         };
         let size: u32 = shape.iter().product();

@@ -8,7 +8,7 @@ use iron_runtime::{
 };
 
 /// Runs `test` on a device for every instruction set of this processor.
-pub fn on_every_level(test: impl Fn(&Device)) {
+pub(crate) fn on_every_level(test: impl Fn(&Device)) {
     for level in IsaLevel::ALL {
         if !level.is_available() {
             eprintln!("{level} is not available on this processor: skipped");
@@ -21,7 +21,7 @@ pub fn on_every_level(test: impl Fn(&Device)) {
 }
 
 /// Activations of both kinds: plain ones, and int8 with planes to read back.
-pub fn activations(kind: &str, m: usize, k: usize) -> Activations {
+pub(crate) fn activations(kind: &str, m: usize, k: usize) -> Activations {
     match kind {
         "int8" => Activations::int8_zeros(m, k).expect("valid shape"),
         _ => Activations::plain(Tensor::zeros(DType::F32, &[m, k]).expect("valid shape"))
@@ -30,7 +30,7 @@ pub fn activations(kind: &str, m: usize, k: usize) -> Activations {
 }
 
 /// The values that activations stand for.
-pub fn values(activations: &Activations) -> Vec<f64> {
+pub(crate) fn values(activations: &Activations) -> Vec<f64> {
     match activations {
         Activations::Plain(tensor) => {
             tensor.read_f32().expect("readable").into_iter().map(f64::from).collect()
@@ -44,7 +44,7 @@ pub fn values(activations: &Activations) -> Vec<f64> {
 }
 
 /// Weights in the layout that the CPU computes with.
-pub fn weights(format: Format, storage: &[u8], n: usize, k: usize) -> QuantizedTensor {
+pub(crate) fn weights(format: Format, storage: &[u8], n: usize, k: usize) -> QuantizedTensor {
     if format.is_dense() {
         let dtype = DType::parse(format.name()).expect("a plain format is an element type");
         let buffer = Buffer::from_slice(storage).expect("fits memory");
@@ -64,7 +64,7 @@ pub fn weights(format: Format, storage: &[u8], n: usize, k: usize) -> QuantizedT
 }
 
 /// Fails when an element differs by more than `tolerance` times the root mean square of the reference.
-pub fn close(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
+pub(crate) fn close(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
     assert_eq!(found.len(), expected.len(), "{what}: lengths");
     let rms = (expected.iter().map(|v| v * v).sum::<f64>() / expected.len().max(1) as f64)
         .sqrt()
@@ -79,6 +79,6 @@ pub fn close(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
 }
 
 /// f32 as f64.
-pub fn wide(values: &[f32]) -> Vec<f64> {
+pub(crate) fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().copied().map(f64::from).collect()
 }

@@ -62,7 +62,7 @@ pub unsafe fn store_vectors<I: Isa, const V: usize>(to: *mut f32, values: &[I::F
 pub unsafe fn fill<T: Copy>(to: *mut T, count: usize, value: T) {
     unsafe {
         std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<T>>(), count)
-            .fill(MaybeUninit::new(value))
+            .fill(MaybeUninit::new(value));
     }
 }
 
@@ -78,13 +78,13 @@ pub fn rem_i(a: i32, b: i32) -> i32 {
     a.checked_rem(b).unwrap_or(0)
 }
 
-/// The smaller of two, as [`Isa::min_f`] has it.
+/// The smaller of two, as `Isa::min_f` has it.
 #[inline(always)]
 pub fn min_value(a: f32, b: f32) -> f32 {
     if a < b { a } else { b }
 }
 
-/// The larger of two, as [`Isa::max_f`] has it.
+/// The larger of two, as `Isa::max_f` has it.
 #[inline(always)]
 pub fn max_value(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }

@@ -60,6 +60,6 @@ pub fn silu_mul_reference(gate: f64, up: f64) -> f64 {
 
 /// The reference of [`GELU_MUL`].
 pub fn gelu_mul_reference(gate: f64, up: f64) -> f64 {
-    let inner = (2.0 / std::f64::consts::PI).sqrt() * (gate + 0.044715 * gate.powi(3));
+    let inner = (2.0 / std::f64::consts::PI).sqrt() * (gate + 0.044_715 * gate.powi(3));
     0.5 * gate * (1.0 + inner.tanh()) * up
 }

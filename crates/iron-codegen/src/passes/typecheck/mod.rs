@@ -32,7 +32,7 @@ const MAX_INLINE_DEPTH: usize = 16;
 pub fn typecheck(instance: &Instance, library: &Library) -> Result<Kernel> {
     let name = instance.name();
     let with_kernel = |mut diagnostic: Diagnostic| {
-        diagnostic.kernel = name.clone();
+        diagnostic.kernel.clone_from(&name);
         diagnostic
     };
     instance.check().map_err(with_kernel)?;
@@ -237,8 +237,9 @@ impl<'a> Checker<'a> {
     /// The number type that a turbofish names.
     fn dtype_named(&self, name: &str, span: Span) -> Result<DType> {
         match self.binding(name) {
-            Some(Binding::DType(dtype)) => return Ok(dtype.compute()),
-            Some(Binding::Activation(ActivationKind::Plain(dtype))) => return Ok(dtype.compute()),
+            Some(Binding::DType(dtype) | Binding::Activation(ActivationKind::Plain(dtype))) => {
+                return Ok(dtype.compute());
+            }
             Some(_) => {
                 return Err(Diagnostic::new(
                     span,

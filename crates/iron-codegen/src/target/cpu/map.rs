@@ -51,12 +51,12 @@ impl Emitter<'_> {
         }
         self.nest(op, map, &mut Vec::new(), vectors)?;
         for (slot, output) in map.outputs.iter().enumerate() {
-            if let MapOutput::Reduce { op: fold, axes } = output {
-                if axes.len() == map.space.len() {
-                    let total = self.fold_accumulators(map, slot, *fold, op.results[slot], vectors);
-                    let line = format!("let {} = {total};", self.name(op.results[slot]));
-                    self.line(&line);
-                }
+            if let MapOutput::Reduce { op: fold, axes } = output
+                && axes.len() == map.space.len()
+            {
+                let total = self.fold_accumulators(map, slot, *fold, op.results[slot], vectors);
+                let line = format!("let {} = {total};", self.name(op.results[slot]));
+                self.line(&line);
             }
         }
         Ok(())
@@ -523,7 +523,7 @@ impl Emitter<'_> {
                 }
                 Operand::Affine { base, step: 1 } => counts.push(format!("({bound} - {base})")),
                 Operand::Affine { base, step } => {
-                    counts.push(format!("tile::div_i({bound} - {base} + {step} - 1, {step})"))
+                    counts.push(format!("tile::div_i({bound} - {base} + {step} - 1, {step})"));
                 }
                 Operand::Vector(vector) => {
                     masks.push(format!("I::lt_i({vector}, I::splat_i({bound}))"));
@@ -564,9 +564,8 @@ impl Emitter<'_> {
         let fill_operand = self.operand(fill, known);
         let Some(lanes) = access.lanes else {
             let loaded = load_scalar(dtype, &access.pointer);
-            let fill = match fill_operand {
-                Operand::Uniform(fill) => fill,
-                _ => return Err(Diagnostic::new(op.span, "the fill of a load is one scalar")),
+            let Operand::Uniform(fill) = fill_operand else {
+                return Err(Diagnostic::new(op.span, "the fill of a load is one scalar"));
             };
             let expression = match guarded.condition {
                 Some(condition) => format!("if {condition} {{ {loaded} }} else {{ {fill} }}"),
@@ -861,7 +860,7 @@ fn identity(fold: ReduceOp, dtype: Option<DType>) -> String {
         (ReduceOp::Sum, DType::F32) => Const::F32(0.0),
         (ReduceOp::Max, DType::F32) => Const::F32(f32::NEG_INFINITY),
         (ReduceOp::Min, DType::F32) => Const::F32(f32::INFINITY),
-        (ReduceOp::Sum, DType::U32) | (ReduceOp::Max, DType::U32) => Const::U32(0),
+        (ReduceOp::Sum | ReduceOp::Max, DType::U32) => Const::U32(0),
         (ReduceOp::Min, DType::U32) => Const::U32(u32::MAX),
         (ReduceOp::Sum, _) => Const::I32(0),
         (ReduceOp::Max, _) => Const::I32(i32::MIN),

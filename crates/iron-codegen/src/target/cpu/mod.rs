@@ -231,7 +231,7 @@ impl<'k> Emitter<'k> {
             OpKind::Map(map) => self.map(op, map)?,
             OpKind::DotTile { .. } => self.dot(op)?,
             OpKind::QuantizeStore { tensor, index, value } => {
-                self.quantize_store(*tensor, index, *value)
+                self.quantize_store(*tensor, index, *value);
             }
             OpKind::DecodeRow { tensor, index } => self.decode_row(op.results[0], *tensor, index),
             kind => {
@@ -258,14 +258,14 @@ impl<'k> Emitter<'k> {
     fn param_dtype(&self, tensor: u32) -> DType {
         match &self.kernel.params[tensor as usize].kind {
             ParamKind::Tensor { dtype, .. }
-            | ParamKind::Activations { kind: ActivationKind::Plain(dtype), .. } => *dtype,
+            | ParamKind::Activations { kind: ActivationKind::Plain(dtype), .. }
+            | ParamKind::Scalar(dtype) => *dtype,
             ParamKind::Quantized { format, .. } => match format {
                 Format::F16 => DType::F16,
                 Format::BF16 => DType::BF16,
                 _ => DType::F32,
             },
             ParamKind::Activations { .. } => DType::I8,
-            ParamKind::Scalar(dtype) => *dtype,
         }
     }
 

@@ -7,8 +7,8 @@
 //! * `Shared`: read at other positions than a thread's own (broadcast rows, transposes, gathers), or the result of a
 //!   reduction along an axis.
 //!
-//! The steps are: [`copies`] makes loop-carried and accumulated tiles updatable in place, [`placement`] chooses storage and
-//! buffers, [`barriers`] inserts the synchronisation.
+//! The steps are: `copies` makes loop-carried and accumulated tiles updatable in place, `placement` chooses storage and
+//! buffers, `barriers` inserts the synchronisation.
 
 mod barriers;
 mod copies;
