@@ -5,11 +5,10 @@
 //! [`Isa::reduce_add_f`]. So both flavours and every register tile give the same bits, and so does every split of k into
 //! calls at multiples of [`DENSE_CHUNK`].
 
-use super::outline::outlined;
-use std::mem::MaybeUninit;
-
 use super::dot_f32::F32Rows;
 use super::isa::Isa;
+use super::outline::outlined;
+use super::scratch::panel;
 
 /// Values of k that are summed by lanes before the lanes are added up.
 pub const DENSE_CHUNK: usize = 512;
@@ -174,8 +173,7 @@ pub unsafe fn dot_dense<I: Isa, T: DenseWeight, const M: usize, const G: usize>(
 }
 
 /// Chunks of 16 weight rows in f32.
-#[repr(align(64))]
-struct Panel([[f32; DENSE_CHUNK]; 16]);
+type Panel = [[f32; DENSE_CHUNK]; 16];
 
 outlined! {
     /// The same product for a whole tile in memory, `rows` rows by `cols` weight rows: the prefill path. Only the first
@@ -209,8 +207,7 @@ unsafe fn dense_panel<I: Isa, T: DenseWeight>(
         return;
     }
     unsafe {
-        let mut storage = MaybeUninit::<Panel>::uninit();
-        let panel = (&raw mut (*storage.as_mut_ptr()).0).cast::<f32>();
+        let panel = panel::<Panel>().cast::<f32>();
         let mut col = 0;
         while col < cols as usize {
             let valid = (cols as usize - col).min(16);
@@ -227,10 +224,8 @@ unsafe fn dense_panel<I: Isa, T: DenseWeight>(
                     }
                 }
                 let mut row = 0;
-                // Counted down: of `while row < rows` LLVM drops the exit test at -O3 (rustc 1.95, AVX2).
-                let mut left = rows as usize;
-                while left > 0 {
-                    let here = left.min(4);
+                while row < rows as usize {
+                    let here = (rows as usize - row).min(4);
                     let x = x.rows::<4>(row, rows, k0);
                     let sums = if I::WIDE {
                         chunk_of_16::<I, F32, 4, 4>(&x, panel, DENSE_CHUNK, valid, 0, kn)
@@ -242,8 +237,7 @@ unsafe fn dense_panel<I: Isa, T: DenseWeight>(
                         let old = I::load_f32_n(out, valid as i32, I::splat_f(0.0));
                         I::store_f32_n(out, I::add_f(old, *sum), valid as i32);
                     }
-                    row += here;
-                    left -= here;
+                    row += 4;
                 }
                 done += DENSE_CHUNK;
             }

@@ -3,11 +3,10 @@
 //! Weights are dequantised as the ggml reference does, in f32 with separate multiplications and additions; products are
 //! folded by fma in ascending k. Both flavours, every register tile and every split of k give the same bits.
 
-use super::outline::outlined;
-use std::mem::MaybeUninit;
-
 use super::isa::Isa;
+use super::outline::outlined;
 use super::packed::{PackedFormat, prefetch_share};
+use super::scratch::panel;
 
 /// A tile of f32 activations: a pointer to row 0, column 0.
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +112,7 @@ const PANEL_GROUPS: usize = 4;
 const PANEL_K: usize = 256;
 
 /// Dequantised weights: for each k a vector per row group.
+#[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Panel([[[f32; 16]; PANEL_GROUPS]; PANEL_K]);
 
@@ -182,8 +182,7 @@ unsafe fn f32_panel<I: Isa, W: PackedFormat>(
     unsafe {
         let group_bytes = k.div_ceil(W::UNIT) * W::UNIT_BYTES;
         let groups = (cols as usize).div_ceil(16);
-        let mut storage = MaybeUninit::<Panel>::uninit();
-        let panel = storage.as_mut_ptr();
+        let panel = panel::<Panel>();
         let mut first = 0;
         while first < groups {
             let held = (groups - first).min(PANEL_GROUPS);
@@ -197,10 +196,8 @@ unsafe fn f32_panel<I: Isa, W: PackedFormat>(
                     Panel::unpack::<I, W>(panel, g, group.add(k0 / W::UNIT * W::UNIT_BYTES), kn);
                 }
                 let mut row = 0;
-                // Counted down: of `while row < rows` LLVM drops the exit test at -O3 (rustc 1.95, AVX2).
-                let mut left = rows as usize;
-                while left > 0 {
-                    let valid = left.min(6);
+                while row < rows as usize {
+                    let valid = (rows as usize - row).min(6);
                     let x = x.rows::<6>(row, rows, k0);
                     let acc = acc.add(row * ld);
                     if I::WIDE && held == 4 {
@@ -210,8 +207,7 @@ unsafe fn f32_panel<I: Isa, W: PackedFormat>(
                             panel_tile::<I, 6, 1>(acc.add(16 * g), ld, valid, &x, panel, g, kn);
                         }
                     }
-                    row += valid;
-                    left -= valid;
+                    row += 6;
                 }
                 done += PANEL_K;
             }

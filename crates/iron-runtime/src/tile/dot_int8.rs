@@ -7,11 +7,10 @@
 //!
 //! So both flavours, every register tile and every split of k give the same bits.
 
-use super::outline::outlined;
-use std::mem::MaybeUninit;
-
 use super::isa::Isa;
+use super::outline::outlined;
 use super::packed::{PackedFormat, prefetch_share};
+use super::scratch::panel;
 
 /// A tile of activations quantised by [`quantize_row_tile`](super::quantize_row_tile): pointers to row 0, column 0.
 #[derive(Clone, Copy, Debug)]
@@ -242,6 +241,7 @@ const PANEL_GROUPS: usize = 4;
 const PANEL_K: usize = 512;
 
 /// Weights of some row groups unpacked to one byte a code.
+#[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Panel {
     /// A vector of four codes a lane per step.
@@ -325,8 +325,7 @@ unsafe fn int8_panel<I: Isa, W: PackedFormat>(
     unsafe {
         let group_bytes = k.div_ceil(W::UNIT) * W::UNIT_BYTES;
         let groups = (cols as usize).div_ceil(16);
-        let mut storage = MaybeUninit::<Panel>::uninit();
-        let panel = storage.as_mut_ptr();
+        let panel = panel::<Panel>();
         let mut first = 0;
         while first < groups {
             let held = (groups - first).min(PANEL_GROUPS);
@@ -340,10 +339,8 @@ unsafe fn int8_panel<I: Isa, W: PackedFormat>(
                     Panel::unpack::<I, W>(panel, g, group.add(k0 / W::UNIT * W::UNIT_BYTES), kn);
                 }
                 let mut row = 0;
-                // Counted down: of `while row < rows` LLVM drops the exit test at -O3 (rustc 1.95, AVX2).
-                let mut left = rows as usize;
-                while left > 0 {
-                    let valid = left.min(4);
+                while row < rows as usize {
+                    let valid = (rows as usize - row).min(4);
                     let x = x.rows::<4>(row, rows, k0);
                     let acc = acc.add(row * ld);
                     if I::WIDE && held == 4 {
@@ -353,8 +350,7 @@ unsafe fn int8_panel<I: Isa, W: PackedFormat>(
                             panel_tile::<I, W, 4, 1>(acc.add(16 * g), ld, valid, &x, panel, g, kn);
                         }
                     }
-                    row += valid;
-                    left -= valid;
+                    row += 4;
                 }
                 done += PANEL_K;
             }

@@ -1,30 +1,8 @@
-//! Small pieces that generated kernels use beside [`Isa`]: positions, scratch memory, scatters, checked division.
+//! Small pieces that generated kernels use beside [`Isa`]: positions, scatters, checked division.
 
 use std::mem::MaybeUninit;
 
 use super::isa::Isa;
-
-/// Uninitialised stack memory of `N` bytes on a cache line, for the tiles of a kernel that stay in L1.
-#[repr(C, align(64))]
-pub struct Scratch<const N: usize>([MaybeUninit<u8>; N]);
-
-impl<const N: usize> Scratch<N> {
-    /// Memory with arbitrary contents.
-    #[inline(always)]
-    #[expect(
-        clippy::new_without_default,
-        reason = "its contents are arbitrary, which no default is"
-    )]
-    pub fn new() -> Self {
-        Self([const { MaybeUninit::uninit() }; N])
-    }
-
-    /// The start of the memory.
-    #[inline(always)]
-    pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr().cast()
-    }
-}
 
 /// `base + lane * step` in every lane.
 #[inline(always)]

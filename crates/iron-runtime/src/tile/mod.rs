@@ -42,6 +42,7 @@ mod portable;
 mod quantize;
 mod rows;
 mod scalar;
+mod scratch;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -57,9 +58,9 @@ pub use dot_int8::{Int8Rows, dot_int8, dot_int8_panel};
 pub use dot_nn::dot_nn;
 pub use isa::{Isa, Lanes};
 pub use lanes::{
-    Scratch, affine, bf16_bits, bf16_value, div_i, div_lanes_i, div_lanes_u, f16_bits, f16_value,
-    fill, load_vectors, max_value, min_value, rem_i, rem_lanes_i, rem_lanes_u, scatter_bf16,
-    scatter_f16, scatter_f32, scatter_i8, scatter_i32, scatter_u8, store_vectors,
+    affine, bf16_bits, bf16_value, div_i, div_lanes_i, div_lanes_u, f16_bits, f16_value, fill,
+    load_vectors, max_value, min_value, rem_i, rem_lanes_i, rem_lanes_u, scatter_bf16, scatter_f16,
+    scatter_f32, scatter_i8, scatter_i32, scatter_u8, store_vectors,
 };
 pub use outline::Outlined;
 pub use pack::{PackError, pack_rows, packed_bytes, row_groups};
@@ -67,3 +68,4 @@ pub use packed::{PackedFormat, Q4_0, Q4_1, Q4K, Q6K, Q8_0};
 pub use portable::Portable;
 pub use quantize::quantize_row_tile;
 pub use rows::{load_dense_row, load_packed_row};
+pub use scratch::scratch;

@@ -32,8 +32,7 @@ pub fn emit(kernel: &Kernel, name: &str) -> Result<String> {
     );
     text.push_str("    // SAFETY: the contract of `CpuKernel`: the arguments are those of this kernel's descriptor.\n    unsafe {\n");
     if scratch > 0 {
-        let _ = writeln!(text, "        let mut scratch = tile::Scratch::<{scratch}>::new();");
-        text.push_str("        let scratch = scratch.as_mut_ptr();\n");
+        let _ = writeln!(text, "        let scratch = tile::scratch({scratch});");
     }
     text.push_str(&emitter.prologue);
     text.push_str(&emitter.text);

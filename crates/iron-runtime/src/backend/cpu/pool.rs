@@ -44,9 +44,6 @@ const IMPATIENT_POLLS: u32 = 4;
 /// Polls for the other threads to leave a job before yielding to them.
 const POLLS_BEFORE_YIELD: u32 = 256;
 
-/// Stack of a worker: as much as the main thread has, because kernels run on both and keep tiles on it.
-const STACK: usize = 8 << 20;
-
 /// The most units of one job; a longer list is several jobs.
 const MAX_JOB_UNITS: u64 = u32::MAX as u64;
 
@@ -119,7 +116,6 @@ impl Pool {
             let shared = Arc::clone(&pool.shared);
             let worker = thread::Builder::new()
                 .name(format!("iron-{index}"))
-                .stack_size(STACK)
                 .spawn(move || shared.work(index as u32))
                 .map_err(|source| RuntimeError::ThreadSpawn { index, source })?;
             pool.workers.push(worker);
