@@ -10,6 +10,7 @@ fn main() {
         functions: &functions,
         instances: iron_std::INSTANCES,
         tuning_cpu: iron_std::TUNING_CPU,
+        without: &[],
     };
     if let Err(error) = iron_codegen::emit::build_cpu_crate(
         &catalog,

@@ -82,8 +82,8 @@ fn write_sources(
     folder: &mut Folder<'_>,
 ) -> Result<(), Error> {
     if target == Target::Cpu {
-        let text =
-            cpu_crate(plan, &catalog::library(), &|_| true).map_err(|fault| render(&fault))?;
+        let text = cpu_crate(plan, &catalog::library(), &|_| true, &Options::default())
+            .map_err(|fault| render(&fault))?;
         return folder.write("cpu/kernels.rs", &text);
     }
     let (library, library_name, extension) = match target {

@@ -8,6 +8,7 @@ use iron_core::{Diagnostic, render};
 
 use super::plan::{Plan, PlanError};
 use super::rust::cpu_crate;
+use crate::compile::{Options, Pass};
 
 /// The kernels of a library and what to compile of them.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,8 @@ pub struct Catalog<'a> {
     pub instances: &'a [(&'a str, &'a [&'a [&'a str]])],
     /// The CPU's tuning file.
     pub tuning_cpu: &'a str,
+    /// Optional passes to leave out, to measure what they are worth.
+    pub without: &'a [Pass],
 }
 
 /// Why a build failed.
@@ -75,7 +78,8 @@ pub fn build_cpu_crate(
     let catalog = Catalog { instances: &chosen, ..*catalog };
     let plan = catalog.plan_cpu()?;
     let library = catalog.functions.iter().map(|function| (function.name, *function)).collect();
-    let text = cpu_crate(&plan, &library, include)?;
+    let options = Options { without: catalog.without.to_vec(), ..Options::default() };
+    let text = cpu_crate(&plan, &library, include, &options)?;
     let path = out.join("kernels.rs");
     if std::fs::read_to_string(&path).is_ok_and(|current| current == text) {
         return Ok(());

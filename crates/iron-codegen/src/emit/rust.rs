@@ -17,21 +17,26 @@ pub fn cpu_crate(
     plan: &Plan,
     library: &Library,
     include: &dyn Fn(&str) -> bool,
+    options: &Options,
 ) -> Result<String, Diagnostic> {
     let mut text = String::from("// Generated from the kernels of iron-std.\n\n");
     for kernel in plan.kernels.iter().filter(|kernel| include(kernel.function.name)) {
-        text.push_str(&kernel_module(kernel, library)?);
+        text.push_str(&kernel_module(kernel, library, options)?);
     }
     Ok(text)
 }
 
-fn kernel_module(kernel: &PlannedKernel, library: &Library) -> Result<String, Diagnostic> {
+fn kernel_module(
+    kernel: &PlannedKernel,
+    library: &Library,
+    options: &Options,
+) -> Result<String, Diagnostic> {
     let function = kernel.function;
     let name = function.name;
     let mut text = format!("mod {name} {{\n    use super::*;\n");
     for instance in &kernel.instances {
         for schedule in &instance.schedules {
-            let compiled = compile_cpu(&schedule.instance, library, &Options::default())?;
+            let compiled = compile_cpu(&schedule.instance, library, options)?;
             let source = cpu::emit(&compiled, &schedule.instance.name())?;
             text.push_str(&source);
         }
