@@ -93,20 +93,24 @@ pub(crate) fn run(args: &RunArgs, terminal: &Terminal) -> Result<(), Failure> {
 /// The prompt from the arguments, followed by what is piped in; `None` asks for a chat.
 fn prompt(args: &RunArgs) -> Result<Option<String>, Failure> {
     let given = (!args.prompt.is_empty()).then(|| args.prompt.join(" "));
+    let empty = |why| {
+        Failure::usage(format!("the prompt is empty{why}"))
+            .with_help("give a prompt: `butter run MODEL \"Why is the sky blue?\"`")
+    };
     if io::stdin().is_terminal() {
-        return Ok(given);
+        return match given {
+            Some(given) if given.trim().is_empty() => Err(empty("")),
+            given => Ok(given),
+        };
     }
     let mut piped = read_input()?;
     if !args.raw {
         piped.truncate(piped.trim_end_matches(['\n', '\r']).len());
     }
-    match given {
+    match given.filter(|given| !given.trim().is_empty()) {
         Some(given) if piped.is_empty() => Ok(Some(given)),
         Some(given) => Ok(Some(format!("{given}\n\n{piped}"))),
-        None if piped.trim().is_empty() => {
-            Err(Failure::usage("the prompt is empty: standard input has no text")
-                .with_help("give a prompt: `butter run MODEL \"Why is the sky blue?\"`"))
-        }
+        None if piped.trim().is_empty() => Err(empty(": standard input has no text")),
         None => Ok(Some(piped)),
     }
 }

@@ -9,7 +9,13 @@ use crate::output::Failure;
 #[derive(Args, Debug)]
 pub(crate) struct SamplingArgs {
     /// How freely tokens are chosen; 0 takes the most likely one always
-    #[arg(help_heading = "Answer", long, value_name = "T", default_value_t = 0.7)]
+    #[arg(
+        help_heading = "Answer",
+        long,
+        value_name = "T",
+        default_value_t = 0.7,
+        allow_negative_numbers = true
+    )]
     temperature: f32,
 
     /// Choose among this many of the most likely tokens; 0: all
@@ -17,11 +23,23 @@ pub(crate) struct SamplingArgs {
     top_k: u32,
 
     /// Choose among the fewest tokens that hold this much of the probability; 1: all
-    #[arg(help_heading = "Answer", long, value_name = "P", default_value_t = 0.95)]
+    #[arg(
+        help_heading = "Answer",
+        long,
+        value_name = "P",
+        default_value_t = 0.95,
+        allow_negative_numbers = true
+    )]
     top_p: f32,
 
     /// Choose among tokens with at least this share of the most likely one's probability; 0: all
-    #[arg(help_heading = "Answer", long, value_name = "P", default_value_t = 0.05)]
+    #[arg(
+        help_heading = "Answer",
+        long,
+        value_name = "P",
+        default_value_t = 0.05,
+        allow_negative_numbers = true
+    )]
     min_p: f32,
 
     /// Same seed, same prompt, same model: same answer [default: a new one each time]

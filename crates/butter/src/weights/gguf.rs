@@ -140,7 +140,7 @@ impl Gguf {
 }
 
 fn read_version(reader: &mut Reader<'_>) -> Result<u32, WeightsError> {
-    let magic = reader.take(4, "the file's first four bytes")?;
+    let magic = reader.take(4, "the file's signature")?;
     if magic != MAGIC {
         let found = format!("{:?}", magic.escape_ascii().to_string());
         return Err(reader.malformed("the start of the file", "\"GGUF\"", found));
