@@ -11,14 +11,25 @@ import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
-OUT = Path(__file__).parents[2] / "crates/butter/tests/fixtures/dequantize"
+OUT = Path(__file__).parents[2] / "crates/iron-core/tests/fixtures/dequantize"
 BLOCKS = 6
 # Byte offsets of the f16 scales: random bits there could be infinite or NaN, which no file has.
-HALVES = {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q4_K": [0, 2], "Q6_K": [208]}
+HALVES = {
+    "Q8_0": [0],
+    "Q4_0": [0],
+    "Q4_1": [0, 2],
+    "Q4_K": [0, 2],
+    "Q6_K": [208],
+    "Q5_0": [0],
+    "Q5_1": [0, 2],
+    "Q2_K": [80, 82],
+    "Q3_K": [108],
+    "Q5_K": [0, 2],
+}
 
 rng = np.random.default_rng(20_261_130)
 OUT.mkdir(parents=True, exist_ok=True)
-for name in ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K"]:
+for name in ["F32", "F16", "BF16", *HALVES]:
     kind = GGMLQuantizationType[name]
     block, size = GGML_QUANT_SIZES[kind]
     if name in HALVES:

@@ -4,6 +4,7 @@
 //! one representation until a target prints it.
 
 mod builder;
+mod dequantize;
 mod dim_expr;
 mod dtype;
 mod format;
@@ -22,6 +23,7 @@ mod verify;
 pub mod visit;
 
 pub use builder::Builder;
+pub use dequantize::dequantize;
 pub use dtype::DType;
 pub use format::{Format, Packing, Scale, Zero};
 pub use lex::ParseError;

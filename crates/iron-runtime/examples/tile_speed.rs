@@ -18,8 +18,8 @@ use iron_core::Format;
 use iron_runtime::cpu_entries;
 use iron_runtime::launch::{CpuKernel, Launch};
 use iron_runtime::tile::{
-    BF16, F32Rows, Int8Rows, Isa, PackedFormat, Q4_0, Q4_1, Q4K, Q6K, Q8_0, dot_dense,
-    dot_dense_panel, dot_f32_packed_panel, dot_int8, dot_int8_panel, packed_bytes,
+    BF16, F32Rows, Int8Rows, Isa, PackedFormat, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K,
+    Q8_0, dot_dense, dot_dense_panel, dot_f32_packed_panel, dot_int8, dot_int8_panel, packed_bytes,
 };
 use iron_runtime::{CpuEntries, IsaLevel};
 
@@ -403,7 +403,7 @@ fn formats<F: FnMut(Format, CpuEntries, CpuEntries, CpuEntries)>(mut f: F) {
             f(Format::$format, GEMV, GEMM, GEMM_F32);
         })*};
     }
-    each!(Q4_0 Q4_1 Q8_0 Q4K Q6K);
+    each!(Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K);
 }
 
 const READ: CpuEntries = cpu_entries!(read);

@@ -1,6 +1,6 @@
 //! References shared by several kernels: random weights in storage formats, and their exact decoding.
 
-use iron_core::Format;
+use iron_core::{Format, Scale, dequantize};
 
 /// A small deterministic generator (SplitMix64), so that tests need no crate and no seed files.
 #[derive(Clone, Debug)]
@@ -32,116 +32,48 @@ impl Random {
     }
 }
 
-/// Random weights in a file's layout: any bits for the codes, sensible scales.
+/// Random weights in a file's layout: any bits for the codes, and scales that make values of about -1 to 1.
 pub fn random_weights(random: &mut Random, format: Format, elements: usize) -> Vec<u8> {
-    let blocks = elements / format.block();
-    let mut bytes = Vec::with_capacity(blocks * format.block_bytes());
-    for _ in 0..blocks {
-        let start = bytes.len();
-        bytes.extend((0..format.block_bytes()).map(|_| random.bits() as u8));
-        let block = &mut bytes[start..];
-        let mut scale = |at: usize, magnitude: f32, random: &mut Random| {
+    let Some(packing) = format.packing() else { return random_floats(random, format, elements) };
+    let largest_code = f32::from((1_u16 << packing.bits) - 1);
+    let largest_scale = match packing.scale {
+        Scale::Half => 1.0,
+        Scale::TwoLevel { bits, signed } => f32::from((1_u16 << (bits - u8::from(signed))) - 1),
+    };
+    // A minimum under two levels is subtracted, one of a half is added.
+    let minimum = if packing.scale == Scale::Half { -0.5 } else { 0.5 / largest_scale };
+    let magnitudes = [1.0 / (largest_code * largest_scale), minimum];
+    let mut bytes: Vec<u8> = (0..elements / format.block() * format.block_bytes())
+        .map(|_| random.bits() as u8)
+        .collect();
+    for block in bytes.chunks_exact_mut(format.block_bytes()) {
+        for (at, magnitude) in packing.halves.iter().zip(magnitudes) {
             let bits = f16_bits(magnitude * (0.5 + random.unit().abs()));
-            block[at..at + 2].copy_from_slice(&bits.to_le_bytes());
-        };
-        match format {
-            Format::F32 => block.copy_from_slice(&random.unit().to_le_bytes()),
-            Format::F16 => {
-                let bits = f16_bits(random.unit());
-                block.copy_from_slice(&bits.to_le_bytes());
-            }
-            Format::BF16 => {
-                let bits = (random.unit().to_bits() >> 16) as u16;
-                block.copy_from_slice(&bits.to_le_bytes());
-            }
-            Format::Q8_0 => scale(0, 0.01, random),
-            Format::Q4_0 => scale(0, 0.1, random),
-            Format::Q4_1 => {
-                scale(0, 0.1, random);
-                scale(2, -0.5, random);
-            }
-            Format::Q4K => {
-                scale(0, 0.003, random);
-                scale(2, 0.02, random);
-            }
-            Format::Q6K => scale(208, 0.0005, random),
+            block[*at..at + 2].copy_from_slice(&bits.to_le_bytes());
         }
     }
     bytes
 }
 
-/// The exact values of weights in a file's layout, as ggml's reference decoders define them.
-pub fn decode(format: Format, bytes: &[u8]) -> Vec<f64> {
-    let half = |at: usize, block: &[u8]| {
-        f64::from(f16_value(u16::from_le_bytes([block[at], block[at + 1]])))
-    };
-    let mut out = Vec::new();
-    for block in bytes.chunks_exact(format.block_bytes()) {
+/// Random plain floats.
+fn random_floats(random: &mut Random, format: Format, count: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(count * format.block_bytes());
+    for _ in 0..count {
+        let value = random.unit();
         match format {
-            Format::F32 => {
-                out.push(f64::from(f32::from_le_bytes([block[0], block[1], block[2], block[3]])));
-            }
-            Format::F16 => out.push(half(0, block)),
-            Format::BF16 => out.push(f64::from(f32::from_bits(
-                u32::from(u16::from_le_bytes([block[0], block[1]])) << 16,
-            ))),
-            Format::Q8_0 => {
-                out.extend(block[2..].iter().map(|q| f64::from(*q as i8) * half(0, block)));
-            }
-            Format::Q4_0 => {
-                let code = |at: usize| f64::from(nibble(&block[2..], at)) - 8.0;
-                out.extend((0..32).map(|at| code(at) * half(0, block)));
-            }
-            Format::Q4_1 => {
-                out.extend((0..32).map(|at| {
-                    f64::from(nibble(&block[4..], at)) * half(0, block) + half(2, block)
-                }));
-            }
-            Format::Q4K => {
-                for sub in 0..8 {
-                    let (scale, minimum) = q4k_scale(&block[4..16], sub);
-                    for at in 0..32 {
-                        let byte = block[16 + sub / 2 * 32 + at];
-                        let code = if sub % 2 == 0 { byte & 15 } else { byte >> 4 };
-                        out.push(
-                            half(0, block) * f64::from(scale) * f64::from(code)
-                                - half(2, block) * f64::from(minimum),
-                        );
-                    }
-                }
-            }
-            Format::Q6K => {
-                for at in 0..256 {
-                    let (part, lane) = (at / 128, at % 128);
-                    let (quarter, column) = (lane / 32, lane % 32);
-                    let low = block[part * 64 + (quarter % 2) * 32 + column];
-                    let low = if quarter < 2 { low & 15 } else { low >> 4 };
-                    let high = block[128 + part * 32 + column] >> (2 * quarter) & 3;
-                    let code = i32::from(low | high << 4) - 32;
-                    let scale = block[192 + at / 16] as i8;
-                    out.push(half(208, block) * f64::from(scale) * f64::from(code));
-                }
-            }
+            Format::F16 => bytes.extend(f16_bits(value).to_le_bytes()),
+            Format::BF16 => bytes.extend(&value.to_le_bytes()[2..]),
+            _ => bytes.extend(value.to_le_bytes()),
         }
     }
-    out
+    bytes
 }
 
-/// ggml's order: the low nibbles of 16 bytes, then the high ones.
-fn nibble(codes: &[u8], at: usize) -> u8 {
-    if at < 16 { codes[at] & 15 } else { codes[at - 16] >> 4 }
-}
-
-/// The 6-bit scale and minimum of a sub-block of `Q4_K`.
-fn q4k_scale(packed: &[u8], sub: usize) -> (u8, u8) {
-    if sub < 4 {
-        (packed[sub] & 63, packed[sub + 4] & 63)
-    } else {
-        (
-            packed[sub + 4] & 15 | packed[sub - 4] >> 6 << 4,
-            packed[sub + 4] >> 4 | packed[sub] >> 6 << 4,
-        )
-    }
+/// The values of weights in a file's layout, as ggml's reference decoders define them.
+pub fn decode(format: Format, bytes: &[u8]) -> Vec<f64> {
+    let mut values = vec![0.0; bytes.len() / format.block_bytes() * format.block()];
+    dequantize(format, bytes, &mut values);
+    values.into_iter().map(f64::from).collect()
 }
 
 /// The value of half-precision bits.

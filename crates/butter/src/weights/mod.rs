@@ -6,8 +6,7 @@
 //! never an allocation of what the file merely claims.
 
 pub mod config;
-pub mod dequantize;
-mod error;
+pub mod error;
 pub mod gguf;
 mod mapped;
 pub mod names;
@@ -49,7 +48,7 @@ impl TensorData {
     /// All values as f32, in a new vector.
     pub fn to_f32(&self) -> Vec<f32> {
         let mut values = vec![0.0; self.elements()];
-        dequantize::dequantize(self.format, &self.bytes, &mut values);
+        iron_core::dequantize(self.format, &self.bytes, &mut values);
         values
     }
 

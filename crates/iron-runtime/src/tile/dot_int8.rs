@@ -61,7 +61,7 @@ unsafe fn splat_step<I: Isa>(q: *const i8) -> I::I {
 
 /// Folds the integer sums of one sub-block into an output: the one formula of this file.
 ///
-/// `term` is the second factor's constant part: the block's sum with a minimum, else `-offset * sum`.
+/// `term` is the second factor's constant part: the sum with a minimum, else `-offset * sum`.
 #[inline(always)]
 unsafe fn fold<I: Isa, W: PackedFormat>(
     acc: I::F,
@@ -81,10 +81,10 @@ unsafe fn fold<I: Isa, W: PackedFormat>(
     }
 }
 
-/// Whether the activations of each sub-block have to be summed here: their offset is applied to sub-blocks of half a
-/// block, or the instruction set takes 8-bit codes as signed.
+/// Whether the activations of each sub-block have to be summed here: their offset or minimum is applied to sub-blocks of
+/// half a block, or the instruction set takes 8-bit codes as signed.
 const fn needs_sums<I: Isa, W: PackedFormat>() -> bool {
-    !W::MINIMUM && (W::SUB < 32 || (W::BITS == 8 && I::DOT8_SIGNED))
+    W::SUB < 32 || (!W::MINIMUM && W::BITS == 8 && I::DOT8_SIGNED)
 }
 
 /// The sum of a sub-block's activations, in every lane.
@@ -112,7 +112,9 @@ unsafe fn start<I: Isa, W: PackedFormat>(sum_q: I::I) -> I::I {
 #[inline(always)]
 unsafe fn term<I: Isa, W: PackedFormat>(scale: I::F, sum: *const f32, sum_q: I::F) -> I::F {
     unsafe {
-        if W::MINIMUM {
+        if W::MINIMUM && W::SUB < 32 {
+            I::mul_f(sum_q, scale)
+        } else if W::MINIMUM {
             I::splat_f(*sum)
         } else if W::SUB < 32 {
             I::mul_f(I::mul_f(sum_q, I::splat_f(-W::OFFSET as f32)), scale)

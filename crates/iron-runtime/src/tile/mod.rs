@@ -64,7 +64,7 @@ pub use lanes::{
 };
 pub use outline::Outlined;
 pub use pack::{PackError, pack_rows, packed_bytes, row_groups};
-pub use packed::{PackedFormat, Q4_0, Q4_1, Q4K, Q6K, Q8_0};
+pub use packed::{PackedFormat, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
 pub use portable::Portable;
 pub use quantize::quantize_row_tile;
 pub use rows::{load_dense_row, load_packed_row};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use iron_core::Format;
 
-use super::packed::{PackedFormat, Q4_0, Q4_1, Q4K, Q6K, Q8_0};
+use super::packed::{PackedFormat, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
 
 /// A tensor cannot be packed as asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,7 +88,12 @@ impl Layout {
             Format::Q8_0 => Ok(Self::of::<Q8_0>()),
             Format::Q4_0 => Ok(Self::of::<Q4_0>()),
             Format::Q4_1 => Ok(Self::of::<Q4_1>()),
+            Format::Q5_0 => Ok(Self::of::<Q5_0>()),
+            Format::Q5_1 => Ok(Self::of::<Q5_1>()),
+            Format::Q2K => Ok(Self::of::<Q2K>()),
+            Format::Q3K => Ok(Self::of::<Q3K>()),
             Format::Q4K => Ok(Self::of::<Q4K>()),
+            Format::Q5K => Ok(Self::of::<Q5K>()),
             Format::Q6K => Ok(Self::of::<Q6K>()),
             Format::F32 | Format::F16 | Format::BF16 => Err(PackError::Dense(format)),
         }

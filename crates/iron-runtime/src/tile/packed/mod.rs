@@ -4,17 +4,26 @@
 //! bytes; within a unit a vector holds one 32-bit word of every row, so that lane `l` belongs to row `l` of the group. A
 //! word carries the codes of four neighbouring k (a *step*), as bytes or as nibbles of two neighbouring steps.
 
+mod q2k;
+mod q3k;
 mod q4;
 mod q4k;
+mod q5;
+mod q5k;
 mod q6k;
 mod q8;
+mod six_bit;
 
 use half::f16;
 use iron_core::Format;
 
 use super::isa::Isa;
+pub use q2k::Q2K;
+pub use q3k::Q3K;
 pub use q4::{Q4_0, Q4_1};
 pub use q4k::Q4K;
+pub use q5::{Q5_0, Q5_1};
+pub use q5k::Q5K;
 pub use q6k::Q6K;
 pub use q8::Q8_0;
 
@@ -138,5 +147,69 @@ fn put_nibbles(unit: &mut [u8], offset: usize, row: usize, bytes: &[u8], high: b
         let first = word_at(bytes, 2 * vector) >> shift & NIBBLES;
         let second = word_at(bytes, 2 * vector + 1) >> shift & NIBBLES;
         put_word(unit, offset + 64 * vector, row, first | second << 4);
+    }
+}
+
+/// Moves bit `step` of each byte to bit `to` and clears the others.
+#[inline(always)]
+unsafe fn move_bit<I: Isa>(word: I::I, step: usize, to: usize) -> I::I {
+    unsafe {
+        let moved = if step <= to {
+            I::shl_i(word, I::splat_i((to - step) as i32))
+        } else {
+            I::shr_u(word, I::splat_i((step - to) as i32))
+        };
+        I::and_i(moved, I::splat_i(0x0101_0101 << to))
+    }
+}
+
+/// The fifth bits, in place, of steps `2 * pair` and `2 * pair + 1` from a vector with a bit a step in every byte.
+#[inline(always)]
+unsafe fn fifth_bits<I: Isa>(unit: *const u8, offset: usize, pair: usize) -> [I::I; 2] {
+    unsafe {
+        let word = words::<I>(unit, offset);
+        [move_bit::<I>(word, 2 * pair, 4), move_bit::<I>(word, 2 * pair + 1, 4)]
+    }
+}
+
+/// One row's fifth bits of a step, in place.
+#[inline(always)]
+unsafe fn fifth_bits_of_row(unit: *const u8, offset: usize, step: usize, row: usize) -> u32 {
+    unsafe { (word_of_row(unit, offset, row) >> step & 0x0101_0101) << 4 }
+}
+
+/// Packs the fifth bits of 32 values.
+fn put_fifth_bits(unit: &mut [u8], offset: usize, row: usize, bit: impl Fn(usize) -> u8) {
+    let word = (0..32)
+        .fold(0, |word, value| word | u32::from(bit(value)) << (8 * (value % 4) + value / 4));
+    put_word(unit, offset, row, word);
+}
+
+/// The two-bit codes of steps `2 * pair` and `2 * pair + 1` from a vector with two bits a step in every byte.
+#[inline(always)]
+unsafe fn two_bits<I: Isa>(unit: *const u8, offset: usize, pair: usize) -> [I::I; 2] {
+    unsafe {
+        let (word, mask) = (words::<I>(unit, offset), I::splat_i(0x0303_0303));
+        let step = |step: usize| I::and_i(I::shr_u(word, I::splat_i(2 * step as i32)), mask);
+        [step(2 * pair), step(2 * pair + 1)]
+    }
+}
+
+/// One row's two-bit codes of a step.
+#[inline(always)]
+unsafe fn two_bits_of_row(unit: *const u8, offset: usize, step: usize, row: usize) -> u32 {
+    unsafe { word_of_row(unit, offset, row) >> (2 * step) & 0x0303_0303 }
+}
+
+/// Packs ggml's 64 bytes of 256 two-bit codes, a vector for each 16: two halves of 32 bytes, whose four runs of 32 codes
+/// are at bits 0, 2, 4, 6.
+fn put_two_bits(unit: &mut [u8], offset: usize, row: usize, bytes: &[u8]) {
+    for sub in 0..16 {
+        let word = (0..16).fold(0, |word, at| {
+            let value = 16 * sub + at;
+            let code = bytes[value / 128 * 32 + value % 32] >> (value % 128 / 32 * 2) & 3;
+            word | u32::from(code) << (8 * (at % 4) + at / 4 * 2)
+        });
+        put_word(unit, offset + 64 * sub, row, word);
     }
 }

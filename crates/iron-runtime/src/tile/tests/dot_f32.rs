@@ -1,8 +1,9 @@
 use super::dot_int8::packed;
 use crate::tile::isa::Isa;
-use crate::tile::testing::{OnIsa, Random, dequantize, on_every_level, random_weights};
+use crate::tile::testing::{OnIsa, Random, on_every_level, random_weights};
 use crate::tile::{
-    F32Rows, PackedFormat, Q4_0, Q4_1, Q4K, Q6K, Q8_0, dot_f32_packed, dot_f32_packed_panel,
+    F32Rows, PackedFormat, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, dot_f32_packed,
+    dot_f32_packed_panel,
 };
 
 struct Product<'a, W, const M: usize, const G: usize, const PANEL: bool> {
@@ -82,9 +83,8 @@ impl<W: PackedFormat, const M: usize, const G: usize, const PANEL: bool> OnIsa
 
 fn check<W: PackedFormat>(format: W, m: usize, n: usize, k: usize) {
     let x = Random(11).floats(m * k);
-    let storage = random_weights(W::FORMAT, n, k, 17);
+    let (storage, weights) = random_weights(W::FORMAT, n, k, 17);
     let packed = packed::<W>(&storage, n, k);
-    let weights = dequantize(W::FORMAT, &storage);
     let mut expected = vec![0f32; m * n];
     for i in 0..m {
         for j in 0..n {
@@ -129,9 +129,14 @@ fn every_tile_and_split_equals_the_dequantised_fma_fold_bit_for_bit() {
             check(Q8_0, m, n, k);
             check(Q4_0, m, n, k);
             check(Q4_1, m, n, k);
+            check(Q5_0, m, n, k);
+            check(Q5_1, m, n, k);
         }
         for k in [256, 768] {
             check(Q4K, m, n, k);
+            check(Q2K, m, n, k);
+            check(Q3K, m, n, k);
+            check(Q5K, m, n, k);
             check(Q6K, m, n, k);
         }
     }

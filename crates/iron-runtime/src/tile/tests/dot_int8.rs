@@ -1,9 +1,9 @@
 use super::quantize::{Planes, quantize};
 use crate::tile::isa::Isa;
-use crate::tile::testing::{OnIsa, Random, dequantize, on_every_level, random_weights};
+use crate::tile::testing::{OnIsa, Random, on_every_level, random_weights};
 use crate::tile::{
-    Int8Rows, PackedFormat, Q4_0, Q4_1, Q4K, Q6K, Q8_0, dot_int8, dot_int8_panel, pack_rows,
-    packed_bytes, row_groups,
+    Int8Rows, PackedFormat, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, dot_int8,
+    dot_int8_panel, pack_rows, packed_bytes, row_groups,
 };
 
 /// A product of `m` rows with an `(n, k)` tensor, in register tiles of M x 16G, splitting k every `split`.
@@ -121,9 +121,8 @@ fn check<W: PackedFormat>(format: W, m: usize, n: usize, k: usize) {
     let mut random = Random(11);
     let x: Vec<f32> = (0..m * k).map(|_| random.float() * 3.0).collect();
     let x = quantize(&x);
-    let storage = random_weights(W::FORMAT, n, k, 17);
+    let (storage, weights) = random_weights(W::FORMAT, n, k, 17);
     let packed = packed::<W>(&storage, n, k);
-    let weights = dequantize(W::FORMAT, &storage);
     let mut exact = vec![0f64; m * n];
     for i in 0..m {
         for j in 0..n {
@@ -178,9 +177,14 @@ fn every_tile_and_split_gives_the_same_bits_near_the_exact_product() {
             check(Q8_0, m, n, k);
             check(Q4_0, m, n, k);
             check(Q4_1, m, n, k);
+            check(Q5_0, m, n, k);
+            check(Q5_1, m, n, k);
         }
         for k in [256, 768] {
             check(Q4K, m, n, k);
+            check(Q2K, m, n, k);
+            check(Q3K, m, n, k);
+            check(Q5K, m, n, k);
             check(Q6K, m, n, k);
         }
     }
