@@ -112,7 +112,8 @@ fn main() -> std::io::Result<()> {
             DType::BF16 => Format::BF16,
             _ => Format::F32,
         };
-        for format in [dense, Format::Q8_0, Format::Q4_0, Format::Q4_1, Format::Q4K, Format::Q6K] {
+        let packed = Format::ALL.into_iter().filter(|format| !format.is_dense());
+        for format in std::iter::once(dense).chain(packed) {
             // Tiles for one row, a few rows and many.
             for (bm, bn, bk) in [(8, 64, 64), (64, 64, 32), (128, 128, 32)] {
                 if dtype == DType::F32 && bm > 64 {

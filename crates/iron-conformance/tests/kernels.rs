@@ -158,7 +158,12 @@ fn quantised_matmul_agrees_with_its_reference() {
             (Format::Q8_0, 224),
             (Format::Q4_0, 224),
             (Format::Q4_1, 224),
+            (Format::Q5_0, 224),
+            (Format::Q5_1, 224),
+            (Format::Q2K, 512),
+            (Format::Q3K, 512),
             (Format::Q4K, 512),
+            (Format::Q5K, 512),
             (Format::Q6K, 512),
         ] {
             // With f32 activations weights are decoded exactly; with f16 and bf16 they are rounded to that type.

@@ -78,7 +78,12 @@ pub(crate) fn format_name(format: Format) -> Option<&'static str> {
         Format::Q8_0 => Some("iron::Q8_0"),
         Format::Q4_0 => Some("iron::Q4_0"),
         Format::Q4_1 => Some("iron::Q4_1"),
+        Format::Q5_0 => Some("iron::Q5_0"),
+        Format::Q5_1 => Some("iron::Q5_1"),
+        Format::Q2K => Some("iron::Q2_K"),
+        Format::Q3K => Some("iron::Q3_K"),
         Format::Q4K => Some("iron::Q4_K"),
+        Format::Q5K => Some("iron::Q5_K"),
         Format::Q6K => Some("iron::Q6_K"),
     }
 }

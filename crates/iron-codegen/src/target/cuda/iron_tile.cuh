@@ -274,6 +274,29 @@ IRON_DEVICE void reduce_axis(const T* tile, T* out, int tid) {
 
 IRON_DEVICE float half_at(const u8* p) { return f16_to_f32(u16(p[0] | (p[1] << 8))); }
 
+/// Value `i` of 4 bytes of fifth bits, in the order of the values, and 16 bytes of nibbles.
+IRON_DEVICE int five_bits(const u8* b, int i) {
+    const int low = (b[4 + i % 16] >> (i / 16 * 4)) & 15;
+    return low | ((b[i / 8] >> (i % 8)) & 1) << 4;
+}
+/// Value `i` of two halves of 32 bytes, whose four runs of 32 values are at bits 0, 2, 4, 6.
+IRON_DEVICE int two_bits(const u8* b, int i) { return (b[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2)) & 3; }
+/// Value `i` of nibbles whose 32 bytes hold one sub-block in the low halves and the next in the high.
+IRON_DEVICE int nibble_of_pair(const u8* b, int i) { return (b[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4)) & 15; }
+/// A code under eight 6-bit scales and minima: two halves, then 12 bytes.
+IRON_DEVICE float six_bit_affine(const u8* b, int sub, int q) {
+    const u8* s = b + 4;
+    int scale, minimum;
+    if (sub < 4) {
+        scale = s[sub] & 63;
+        minimum = s[sub + 4] & 63;
+    } else {
+        scale = (s[sub + 4] & 15) | (s[sub - 4] >> 6) << 4;
+        minimum = (s[sub + 4] >> 4) | (s[sub] >> 6) << 4;
+    }
+    return half_at(b) * float(scale) * float(q) - half_at(b + 2) * float(minimum);
+}
+
 /// 32 signed bytes under one scale.
 struct Q8_0 {
     static constexpr int BLOCK = 32, BYTES = 34;
@@ -295,23 +318,48 @@ struct Q4_1 {
         return half_at(b) * float(q) + half_at(b + 2);
     }
 };
+/// 32 five-bit values offset by 16 under one scale; the fifth bits follow it.
+struct Q5_0 {
+    static constexpr int BLOCK = 32, BYTES = 22;
+    IRON_DEVICE static float at(const u8* b, int i) { return half_at(b) * float(five_bits(b + 2, i) - 16); }
+};
+/// 32 five-bit values with scale and minimum.
+struct Q5_1 {
+    static constexpr int BLOCK = 32, BYTES = 24;
+    IRON_DEVICE static float at(const u8* b, int i) { return half_at(b) * float(five_bits(b + 4, i)) + half_at(b + 2); }
+};
+/// 256 two-bit values; sixteen 4-bit scales and minima under two halves.
+struct Q2_K {
+    static constexpr int BLOCK = 256, BYTES = 84;
+    IRON_DEVICE static float at(const u8* b, int i) {
+        const int both = b[i / 16];
+        const float scale = half_at(b + 80) * float(both & 15);
+        return scale * float(two_bits(b + 16, i)) - half_at(b + 82) * float(both >> 4);
+    }
+};
+/// 256 three-bit values offset by 4; sixteen signed 6-bit scales under one half.
+struct Q3_K {
+    static constexpr int BLOCK = 256, BYTES = 110;
+    IRON_DEVICE static float at(const u8* b, int i) {
+        const int sub = i / 16;
+        const u8* s = b + 96;
+        const int low = (s[sub % 8] >> (sub / 8 * 4)) & 15;
+        const int high = (s[8 + sub % 4] >> (sub / 4 * 2)) & 3;
+        const int q = two_bits(b + 32, i) | ((b[i % 32] >> (i / 32)) & 1) << 2;
+        return half_at(b + 108) * float((low | high << 4) - 32) * float(q - 4);
+    }
+};
 /// 256 nibbles; eight 6-bit scales and minima under two halves.
 struct Q4_K {
     static constexpr int BLOCK = 256, BYTES = 144;
+    IRON_DEVICE static float at(const u8* b, int i) { return six_bit_affine(b, i / 32, nibble_of_pair(b + 16, i)); }
+};
+/// 256 five-bit values; scales and minima as in `Q4_K`.
+struct Q5_K {
+    static constexpr int BLOCK = 256, BYTES = 176;
     IRON_DEVICE static float at(const u8* b, int i) {
-        const int sub = i / 32;
-        const u8* s = b + 4;
-        int scale, minimum;
-        if (sub < 4) {
-            scale = s[sub] & 63;
-            minimum = s[sub + 4] & 63;
-        } else {
-            scale = (s[sub + 4] & 15) | (s[sub - 4] >> 6) << 4;
-            minimum = (s[sub + 4] >> 4) | (s[sub] >> 6) << 4;
-        }
-        const u8 pair = b[16 + i / 64 * 32 + i % 32];
-        const int q = sub % 2 == 0 ? pair & 15 : pair >> 4;
-        return half_at(b) * float(scale) * float(q) - half_at(b + 2) * float(minimum);
+        const int fifth = (b[16 + i % 32] >> (i / 32)) & 1;
+        return six_bit_affine(b, i / 32, nibble_of_pair(b + 48, i) | fifth << 4);
     }
 };
 /// 256 six-bit values offset by 32; sixteen i8 scales under one half.
