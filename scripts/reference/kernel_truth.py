@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from llama_f64 import inverse_frequencies
+from decoder_f64 import inverse_frequencies
 from reference import save_fixture
 from torch.nn import functional
 from transformers import LlamaConfig
@@ -110,7 +110,7 @@ def llama_config(head_dim: int, rope_parameters: dict) -> LlamaConfig:
 
 
 def rope_frequencies() -> Tensors:
-    """Inverse frequencies straight from transformers; the llama3 and default ones agree with `llama_f64.py`."""
+    """Inverse frequencies straight from transformers; the llama3 and default ones agree with `decoder_f64.py`."""
     llama3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     yarn = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 32768}
     llama31 = llama3 | {"rope_theta": 5e5, "factor": 8.0, "original_max_position_embeddings": 8192}

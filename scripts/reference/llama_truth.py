@@ -4,7 +4,7 @@
                    --out tests/data/smollm2_truth.safetensors [--readme tests/data/README.md]
 
 Before anything is written, every weight is compared bit by bit with the `gguf` package's dequantisation and with
-the few lines of it below, the configuration with the GGUF metadata, and the logits with `llama_f64.py`.
+the few lines of it below, the configuration with the GGUF metadata, and the logits with `decoder_f64.py`.
 
 Windows, W of L tokens, each run by itself from position 0, without a BOS token; V = vocabulary, K = 64:
 
@@ -37,7 +37,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import torch
-from llama_f64 import llama_logits
+from decoder_f64 import decoder_logits
 from reference import (
     kl_divergence,
     load_model,
@@ -265,11 +265,11 @@ def comparison_row(name: str, truth: dict[str, torch.Tensor], reference: torch.T
 def measured(model, truth: dict[str, torch.Tensor], reference: torch.Tensor) -> str:
     """How far stand-ins for an engine's fast modes are from the reference, by exact and by truncated KL."""
     tokens, weights = truth["window.tokens"], model.state_dict()
-    in_f64 = torch.stack([llama_logits(model.config, weights, window) for window in tokens])
+    in_f64 = torch.stack([decoder_logits(model.config, weights, window) for window in tokens])
     rows = [
         "| stand-in | max-abs, all logits | mean KL, exact | mean KL, top-64 + rest | KL not seen | worst KL | top-1 |",
         "|---|---|---|---|---|---|---|",
-        comparison_row("`llama_f64.py` (all f64)", truth, reference, in_f64),
+        comparison_row("`decoder_f64.py` (all f64)", truth, reference, in_f64),
     ]
     roundings = [
         ("bf16 inputs of every linear layer", bf16),
@@ -283,7 +283,7 @@ def measured(model, truth: dict[str, torch.Tensor], reference: torch.Tensor) -> 
     losses = truth["window.lse"][:, :-1] - truth["window.next_logit"]
     worst = (reference.double() - in_f64).abs().max()
     if worst > 1e-3:
-        raise SystemExit(f"transformers and llama_f64.py differ by {worst:.2e}: one of them is wrong")
+        raise SystemExit(f"transformers and decoder_f64.py differ by {worst:.2e}: one of them is wrong")
     rest = (truth["window.rest_lse"] - truth["window.lse"]).exp()
     return (
         "\n".join(rows)

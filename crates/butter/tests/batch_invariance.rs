@@ -77,6 +77,16 @@ fn biases_and_scaled_rope() {
     check_tiny("biases", false);
 }
 
+#[test]
+fn windows_and_norms_of_heads() {
+    check_tiny("gemma3", true);
+}
+
+#[test]
+fn windows_of_qwen2_with_f16_cache() {
+    check_tiny("qwen2", false);
+}
+
 /// A fork that does not end at a page's border, against the same tokens alone.
 #[test]
 fn fork_inside_a_page() {

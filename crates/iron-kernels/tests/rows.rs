@@ -175,6 +175,22 @@ fn sums_and_biases_are_exact() {
 }
 
 #[test]
+fn soft_caps_equal_the_reference() {
+    on_every_level(|device| {
+        let mut random = Random(10);
+        for n in [1, 16, 129, 300] {
+            let logits = random.values(3 * n, 50.0);
+            let x = tensor(&logits, &[3, n]);
+            run(device, |cmd| iron_kernels::soft_cap(cmd, &x, 30.0));
+            let expected: Vec<f64> =
+                logits.iter().map(|logit| 30.0 * (f64::from(*logit) / 30.0).tanh()).collect();
+            let found = wide(&x.read_f32().expect("readable"));
+            close(&format!("soft_cap {n}"), &found, &expected, 2e-6);
+        }
+    });
+}
+
+#[test]
 fn softmax_and_argmax_equal_the_reference() {
     on_every_level(|device| {
         let mut random = Random(6);

@@ -23,6 +23,7 @@ pub fn functions() -> Vec<&'static Function> {
         &mlx::elementwise::GELU_ERF_MUL,
         &mlx::elementwise::ADD,
         &mlx::elementwise::ADD_BIAS,
+        &mlx::elementwise::SOFT_CAP,
         &mlx::gather::EMBED,
         &mlx::gather::TAKE_ROWS,
         &mlx::matmul::MATMUL,

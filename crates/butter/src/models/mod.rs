@@ -1,6 +1,8 @@
 //! The models, one family a file, and the registry that finds a model's family.
 
+pub mod gemma3;
 pub mod llama;
+pub mod qwen2;
 mod text;
 
 use std::fmt;
@@ -33,7 +35,7 @@ pub struct Family {
 }
 
 /// Every family.
-pub const FAMILIES: &[&Family] = &[&llama::FAMILY];
+pub const FAMILIES: &[&Family] = &[&llama::FAMILY, &qwen2::FAMILY, &gemma3::FAMILY];
 
 impl Family {
     /// The family of a model.

@@ -5,7 +5,7 @@ use iron_runtime::Tensor;
 
 use super::{Context, LinearInput, WantedInput};
 use crate::Error;
-use crate::weights::config::LayerAttention;
+use crate::weights::config::{LayerAttention, ModelConfig};
 
 /// Scaled dot-product attention of one layer, between its projections.
 #[derive(Clone, Debug)]
@@ -27,6 +27,19 @@ pub struct Attention {
 }
 
 impl Attention {
+    /// The attention that `config` describes for `layer`.
+    pub fn of_layer(config: &ModelConfig, layer: usize) -> Self {
+        Self {
+            layer,
+            num_heads: config.num_heads,
+            num_kv_heads: config.num_kv_heads,
+            head_dim: config.head_dim,
+            scale: config.attention_scale,
+            soft_cap: config.attn_logit_softcap,
+            reach: config.layer_attention[layer],
+        }
+    }
+
     /// Stores the keys and values `[tokens, kv_heads * head_dim]`, then attends with the queries
     /// `[tokens, heads * head_dim]` to all that is stored. The result is the input of the output projection.
     pub fn forward(

@@ -10,6 +10,7 @@ mod load;
 mod mlp;
 mod norm;
 mod rope;
+mod soft_cap;
 
 pub use self::attention::Attention;
 pub use self::context::{Context, Precision};
@@ -17,7 +18,8 @@ pub use self::embedding::Embedding;
 pub use self::linear::{Linear, LinearInput, WantedInput, project};
 pub use self::load::Loader;
 pub use self::mlp::GatedMlp;
-pub use self::norm::{Residual, RmsNorm};
+pub use self::norm::{Residual, RmsNorm, normalize};
 pub use self::rope::Rope;
+pub use self::soft_cap::soft_cap;
 
 pub use crate::arena::Scope;

@@ -1,7 +1,7 @@
 //! Root-mean-square norms over the residual stream.
 
 use iron_kernels as kernels;
-use iron_runtime::Tensor;
+use iron_runtime::{Activations, Tensor};
 
 use super::{Context, LinearInput, WantedInput};
 use crate::Error;
@@ -77,4 +77,17 @@ impl RmsNorm {
             }
         })
     }
+}
+
+/// Norms matrices side by side, each `[tokens, n * width]` into another of the same shape. `width` is its norm's: `n` is 1
+/// where a norm is over whole rows, and the number of heads where it is over heads.
+pub fn normalize(cx: &Context<'_>, norms: &[(&RmsNorm, &Tensor, &Tensor)]) -> Result<(), Error> {
+    cx.parallel(|commands| {
+        norms.iter().try_for_each(|(RmsNorm { weight, eps, offset }, x, out)| {
+            let width = weight.elements();
+            let pieces = [x.elements() / width.max(1), width];
+            let out = Activations::plain(out.reshape(&pieces)?)?;
+            kernels::rms_norm(commands, &x.reshape(&pieces)?, weight, &out, *eps, *offset)
+        })
+    })
 }

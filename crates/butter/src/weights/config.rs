@@ -223,6 +223,10 @@ fn refuse_unsupported(settings: &Settings<'_>) -> Result<(), WeightsError> {
             ));
         }
     }
+    if settings.boolean("use_bidirectional_attention")? == Some(true) {
+        let key = Key::huggingface("use_bidirectional_attention");
+        return Err(settings.unsupported(key, "true", "false: models that see the past only"));
+    }
     if let Some(quantization) =
         settings.json_field("quantization_config").or(settings.json_field("quantization"))
     {
@@ -306,7 +310,7 @@ fn read_attention_scale(
 }
 
 fn read_window(settings: &Settings<'_>, family: &Family) -> Result<Option<usize>, WeightsError> {
-    if settings.boolean("use_sliding_window")? == Some(false) || !family.sliding.is_possible() {
+    if !family.sliding.is_used(settings.boolean("use_sliding_window")?) {
         return Ok(None);
     }
     match settings.integer(WINDOW)? {
@@ -348,7 +352,7 @@ fn read_layer_attention(
         None => settings.count(Key::huggingface("_sliding_window_pattern"), MOST_LAYERS)?,
         given => given,
     };
-    let first_sliding = settings.integer(Key::huggingface("max_window_layers"))?.unwrap_or(0);
+    let first_sliding = settings.integer(Key::huggingface("max_window_layers"))?;
     Ok((0..num_layers)
         .map(|layer| family.sliding.of_layer(layer, pattern, first_sliding))
         .collect())

@@ -10,9 +10,6 @@ use butter::cache::SequenceId;
 use butter::{Dispatch, Executor, LoadOptions, Model};
 use serde_json::Value as Json;
 
-/// Checkpoints of the Llama family.
-pub(crate) const LLAMAS: [&str; 5] = ["grouped", "llama3_rope", "biases", "bf16", "sharded"];
-
 /// What the logits of an f32 model may differ from the reference.
 pub(crate) const TOLERANCE: f32 = 1e-4;
 

@@ -53,6 +53,13 @@ fn add_bias(x: TensorMut<f32, (rows, n)>, bias: Tensor<f32, (n,)>) {
     store(x[(row, j)], load(x[(row, j)]) + load(bias[j]));
 }
 
+/// `x = cap * tanh(x / cap)`, which keeps logits between `-cap` and `cap` ([Gemma team 2024](https://arxiv.org/abs/2408.00118)).
+#[kernel(grid = (n.div_ceil(BLOCK), rows))]
+fn soft_cap(x: TensorMut<f32, (rows, n)>, cap: f32) {
+    let (j, row) = (tile_id(0, BLOCK), program_id(1));
+    store(x[(row, j)], cap * tanh(load(x[(row, j)]) / cap));
+}
+
 /// The reference of [`SILU_MUL`].
 pub fn silu_mul_reference(gate: f64, up: f64) -> f64 {
     gate / (1.0 + (-gate).exp()) * up

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use iron_runtime::Tensor;
 
+use super::{load_mlp, load_norm};
 use crate::Error;
 use crate::models::Decoder;
 use crate::nn::{
@@ -25,12 +26,7 @@ struct Attention {
 }
 
 impl Attention {
-    fn load(
-        loader: &Loader<'_>,
-        config: &ModelConfig,
-        layer: usize,
-        rope: &Rope,
-    ) -> Result<Self, Error> {
+    fn load(loader: &Loader<'_>, config: &ModelConfig, layer: usize) -> Result<Self, Error> {
         let (hidden, head_dim) = (config.hidden_size, config.head_dim);
         let (q_size, kv_size) = (config.num_heads * head_dim, config.num_kv_heads * head_dim);
         let (bias, output_bias) = (config.attention_bias, config.attention_output_bias);
@@ -40,16 +36,8 @@ impl Attention {
             // A quarter of what int8 inputs cost in KL divergence on SmolLM2, for 2.5 % of its weights.
             v_proj: loader.linear("v_proj", kv_size, hidden, bias)?.with_plain_input(),
             o_proj: loader.linear("o_proj", hidden, q_size, output_bias)?,
-            rope: rope.clone(),
-            core: nn::Attention {
-                layer,
-                num_heads: config.num_heads,
-                num_kv_heads: config.num_kv_heads,
-                head_dim,
-                scale: config.attention_scale,
-                soft_cap: config.attn_logit_softcap,
-                reach: config.layer_attention[layer],
-            },
+            rope: Rope::new(loader.device(), &config.rope, head_dim)?,
+            core: nn::Attention::of_layer(config, layer),
         })
     }
 
@@ -69,20 +57,6 @@ impl Attention {
     }
 }
 
-fn load_mlp(loader: &Loader<'_>, config: &ModelConfig) -> Result<GatedMlp, Error> {
-    let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
-    Ok(GatedMlp {
-        gate_proj: loader.linear("gate_proj", intermediate, hidden, config.mlp_bias)?,
-        up_proj: loader.linear("up_proj", intermediate, hidden, config.mlp_bias)?,
-        down_proj: loader.linear("down_proj", hidden, intermediate, config.mlp_bias)?,
-        activation: config.hidden_act,
-    })
-}
-
-fn load_norm(loader: &Loader<'_>, config: &ModelConfig, name: &str) -> Result<RmsNorm, Error> {
-    loader.rms_norm(name, config.hidden_size, config.rms_norm_eps, config.norm_offset)
-}
-
 #[derive(Debug)]
 struct Block {
     input_layernorm: RmsNorm,
@@ -92,15 +66,10 @@ struct Block {
 }
 
 impl Block {
-    fn load(
-        loader: &Loader<'_>,
-        config: &ModelConfig,
-        layer: usize,
-        rope: &Rope,
-    ) -> Result<Self, Error> {
+    fn load(loader: &Loader<'_>, config: &ModelConfig, layer: usize) -> Result<Self, Error> {
         Ok(Self {
             input_layernorm: load_norm(loader, config, "input_layernorm")?,
-            self_attn: Attention::load(&loader.at("self_attn"), config, layer, rope)?,
+            self_attn: Attention::load(&loader.at("self_attn"), config, layer)?,
             post_attention_layernorm: load_norm(loader, config, "post_attention_layernorm")?,
             mlp: load_mlp(&loader.at("mlp"), config)?,
         })
@@ -131,11 +100,8 @@ impl Llama {
         let (vocab, hidden) = (config.vocab_size, config.hidden_size);
         let model = loader.at("model");
         let embed_tokens = model.embedding("embed_tokens", vocab, hidden)?;
-        let layers = (0..config.num_layers).map(|layer| {
-            let loader = model.layer(layer);
-            let rope = Rope::new(loader.device(), &config.rope, config.head_dim)?;
-            Block::load(&loader, config, layer, &rope)
-        });
+        let layers =
+            (0..config.num_layers).map(|layer| Block::load(&model.layer(layer), config, layer));
         Ok(Self {
             hidden_size: hidden,
             layers: layers.collect::<Result<_, Error>>()?,

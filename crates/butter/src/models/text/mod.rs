@@ -1,3 +1,24 @@
 //! Models from text to text.
 
+pub(crate) mod gemma3;
 pub(crate) mod llama;
+
+use crate::Error;
+use crate::nn::{GatedMlp, Loader, RmsNorm};
+use crate::weights::config::ModelConfig;
+
+/// The feed-forward network under `mlp`.
+fn load_mlp(loader: &Loader<'_>, config: &ModelConfig) -> Result<GatedMlp, Error> {
+    let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
+    Ok(GatedMlp {
+        gate_proj: loader.linear("gate_proj", intermediate, hidden, config.mlp_bias)?,
+        up_proj: loader.linear("up_proj", intermediate, hidden, config.mlp_bias)?,
+        down_proj: loader.linear("down_proj", hidden, intermediate, config.mlp_bias)?,
+        activation: config.hidden_act,
+    })
+}
+
+/// A norm over the residual stream.
+fn load_norm(loader: &Loader<'_>, config: &ModelConfig, name: &str) -> Result<RmsNorm, Error> {
+    loader.rms_norm(name, config.hidden_size, config.rms_norm_eps, config.norm_offset)
+}

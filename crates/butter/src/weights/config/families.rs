@@ -25,6 +25,8 @@ pub(super) struct Family {
     pub(super) sliding: SlidingLayers,
     /// Whether `query_pre_attn_scalar` sets the attention's scale.
     pub(super) has_query_scalar: bool,
+    /// The rotary base when `config.json` does not say.
+    pub(super) theta: f64,
     /// The rotary base of windowed layers, when it differs from the others'.
     pub(super) local_theta: Option<f64>,
 }
@@ -36,8 +38,8 @@ pub(super) enum SlidingLayers {
     Never,
     /// All of them.
     All,
-    /// Those from `max_window_layers` on.
-    FromMaxWindowLayers,
+    /// Those from `max_window_layers` on, or from this one, in models that say `use_sliding_window`.
+    FromMaxWindowLayers(u64),
     /// All but every n-th one, where n is this unless the configuration says another.
     AllButEvery(usize),
 }
@@ -52,6 +54,7 @@ const LLAMA: Family = Family {
     activation: Activation::Silu,
     sliding: SlidingLayers::Never,
     has_query_scalar: false,
+    theta: 10_000.0,
     local_theta: None,
 };
 
@@ -63,14 +66,14 @@ const FAMILIES: [Family; 5] = [
         gguf: Some("qwen2"),
         gguf_rope: RopeLayout::HalfSplit,
         qkv_bias: true,
-        sliding: SlidingLayers::FromMaxWindowLayers,
+        sliding: SlidingLayers::FromMaxWindowLayers(28),
         ..LLAMA
     },
     Family {
         model_type: "qwen3",
         gguf: Some("qwen3"),
         gguf_rope: RopeLayout::HalfSplit,
-        sliding: SlidingLayers::FromMaxWindowLayers,
+        sliding: SlidingLayers::FromMaxWindowLayers(28),
         ..LLAMA
     },
     Family {
@@ -82,6 +85,7 @@ const FAMILIES: [Family; 5] = [
         activation: Activation::GeluTanh,
         sliding: SlidingLayers::AllButEvery(6),
         has_query_scalar: true,
+        theta: 1_000_000.0,
         local_theta: Some(10_000.0),
         ..LLAMA
     },
@@ -106,8 +110,13 @@ impl Family {
 }
 
 impl SlidingLayers {
-    pub(super) fn is_possible(self) -> bool {
-        self != Self::Never
+    /// Whether a window counts, given what `config.json` says of `use_sliding_window`.
+    pub(super) fn is_used(self, said: Option<bool>) -> bool {
+        match self {
+            Self::Never => false,
+            Self::All | Self::AllButEvery(_) => true,
+            Self::FromMaxWindowLayers(_) => said.unwrap_or(false),
+        }
     }
 
     /// What `layer` sees in a model that has a window.
@@ -115,12 +124,12 @@ impl SlidingLayers {
         self,
         layer: usize,
         pattern: Option<usize>,
-        first_sliding: u64,
+        first_sliding: Option<u64>,
     ) -> LayerAttention {
         let sliding = match self {
             Self::Never => false,
             Self::All => true,
-            Self::FromMaxWindowLayers => layer as u64 >= first_sliding,
+            Self::FromMaxWindowLayers(usual) => layer as u64 >= first_sliding.unwrap_or(usual),
             Self::AllButEvery(usual) => !(layer + 1).is_multiple_of(pattern.unwrap_or(usual)),
         };
         if sliding { LayerAttention::Sliding } else { LayerAttention::Full }

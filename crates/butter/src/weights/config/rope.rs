@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use super::LayerAttention;
 use super::families::Family;
 use super::settings::{Key, Settings};
 use crate::weights::WeightsError;
@@ -67,9 +68,22 @@ const ATTENTION_FACTOR: Key = Key::gguf("rope.scaling.attn_factor");
 const PARAMETERS: Key = Key::huggingface("rope_parameters");
 const PARTIAL: Key = Key::huggingface("partial_rotary_factor");
 const SUPPORTED: &str = "default, linear, llama3";
-const USUAL_THETA: f64 = 10_000.0;
+/// llama.cpp's, for files that do not say.
+const GGUF_THETA: f64 = 10_000.0;
 
 impl RopeConfig {
+    /// The rotation in layers that see `reach` of the past.
+    #[must_use]
+    pub fn in_layers(&self, reach: LayerAttention) -> Self {
+        let all = Self { local_theta: None, ..self.clone() };
+        match (reach, self.local_theta) {
+            (LayerAttention::Sliding, Some(theta)) => {
+                Self { theta, scaling: RopeScaling::None, ..all }
+            }
+            _ => all,
+        }
+    }
+
     pub(super) fn read(
         settings: &Settings<'_>,
         family: &Family,
@@ -102,7 +116,7 @@ impl RopeConfig {
     ) -> Result<Self, WeightsError> {
         let dimensions = settings.count(DIMENSIONS, head_dim as u64)?.unwrap_or(head_dim);
         Ok(Self {
-            theta: settings.number(THETA)?.unwrap_or(USUAL_THETA),
+            theta: settings.number(THETA)?.unwrap_or(GGUF_THETA),
             local_theta: family
                 .local_theta
                 .map_or(Ok(None), |usual| local_theta(settings, usual))?,
@@ -123,7 +137,7 @@ impl RopeConfig {
         let full = parameters.and_then(|object| object.get("full_attention")).or(parameters);
         let sliding = parameters.and_then(|object| object.get("sliding_attention"));
         let theta = match number_in(settings, full, "rope_theta")? {
-            None => settings.number(THETA)?.unwrap_or(USUAL_THETA),
+            None => settings.number(THETA)?.unwrap_or(family.theta),
             Some(theta) => theta,
         };
         let local_theta = match (family.local_theta, number_in(settings, sliding, "rope_theta")?) {

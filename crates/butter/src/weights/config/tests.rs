@@ -85,6 +85,9 @@ fn gemma3_layers_differ() {
     assert_eq!(config.hidden_act, Activation::GeluTanh);
     assert!(config.tie_word_embeddings);
 
+    let unsaid = with(gemma.clone(), &json!({"rope_theta": null, "rope_local_base_freq": null}));
+    assert_eq!(read(&unsaid).expect("valid"), config);
+
     let five = with(
         gemma,
         &json!({"rope_theta": null, "rope_local_base_freq": null, "rope_parameters": {
@@ -92,6 +95,22 @@ fn gemma3_layers_differ() {
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}),
     );
     assert_eq!(read(&five).expect("valid"), config);
+}
+
+#[test]
+fn gemma3_rotates_each_kind_of_layer_its_own_way() {
+    let gemma = with(
+        llama(),
+        &json!({"model_type": "gemma3_text", "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+            "rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
+    );
+    let rope = read(&gemma).expect("valid").rope;
+    let (full, sliding) =
+        (rope.in_layers(LayerAttention::Full), rope.in_layers(LayerAttention::Sliding));
+    assert_eq!((full.theta, full.scaling), (1e6, RopeScaling::Linear { factor: 8.0 }));
+    assert_eq!((sliding.theta, sliding.scaling), (1e4, RopeScaling::None));
+    let llama = read(&llama()).expect("valid").rope;
+    assert_eq!(llama.in_layers(LayerAttention::Sliding), llama);
 }
 
 #[test]
@@ -103,6 +122,8 @@ fn qwen2_has_biases_and_no_window_unless_told() {
     let config = read(&qwen).expect("valid");
     assert!(config.attention_bias && !config.attention_output_bias);
     assert_eq!((config.sliding_window, config.layer_attention[0]), (None, LayerAttention::Full));
+    let unsaid = with(qwen.clone(), &json!({"use_sliding_window": null}));
+    assert_eq!(read(&unsaid).expect("valid"), config);
     let windowed = with(qwen, &json!({"use_sliding_window": true, "max_window_layers": 10}));
     let layers = read(&windowed).expect("valid").layer_attention;
     assert_eq!((layers[9], layers[10]), (LayerAttention::Full, LayerAttention::Sliding));
@@ -117,6 +138,7 @@ fn settings_that_change_results_are_not_ignored() {
         ("rope_parameters", json!({"rope_type": "yarn", "factor": 4.0})),
         ("hidden_act", json!("relu2")),
         ("num_local_experts", json!(8)),
+        ("use_bidirectional_attention", json!(true)),
         ("quantization_config", json!({"quant_method": "gptq"})),
         ("model_type", json!("mamba2")),
     ] {
@@ -217,6 +239,34 @@ fn gguf_llama_is_interleaved() {
     assert_eq!((config.rms_norm_eps, config.rope.theta), (1e-5, 10_000.0));
     assert!(config.tie_word_embeddings);
     assert_eq!(config.eos_token_ids, [2]);
+}
+
+#[test]
+fn gguf_gemma3_has_added_the_offset_and_leaves_its_layers_unsaid() {
+    let builder = Builder::default()
+        .string("general.architecture", "gemma3")
+        .u32("gemma3.block_count", 7)
+        .u32("gemma3.context_length", 64)
+        .u32("gemma3.embedding_length", 8)
+        .u32("gemma3.feed_forward_length", 16)
+        .u32("gemma3.attention.head_count", 2)
+        .u32("gemma3.attention.head_count_kv", 1)
+        .u32("gemma3.attention.key_length", 16)
+        .u32("gemma3.attention.value_length", 16)
+        .u32("gemma3.attention.sliding_window", 32)
+        .f32("gemma3.attention.layer_norm_rms_epsilon", 1e-6)
+        .f32("gemma3.rope.freq_base", 1e6)
+        .tensor("token_embd.weight", &[8, 3], 0, &[0; 96]);
+    let config = read_gguf(&builder).expect("valid");
+    assert_eq!((config.model_type.as_str(), config.norm_offset), ("gemma3_text", 0.0));
+    assert_eq!((config.rope.theta, config.rope.local_theta), (1e6, Some(1e4)));
+    assert_eq!((config.sliding_window, config.attention_scale), (Some(32), 0.25));
+    let full: Vec<bool> =
+        config.layer_attention.iter().map(|layer| *layer == LayerAttention::Full).collect();
+    assert_eq!(full, [false, false, false, false, false, true, false]);
+    let scaled = builder.string("gemma3.rope.scaling.type", "linear");
+    let rope = read_gguf(&scaled.f32("gemma3.rope.scaling.factor", 8.0)).expect("valid").rope;
+    assert_eq!(rope.scaling, RopeScaling::Linear { factor: 8.0 });
 }
 
 #[test]

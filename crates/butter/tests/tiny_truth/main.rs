@@ -1,5 +1,6 @@
-//! Llama in f32 against Hugging Face transformers.
+//! Each family in f32 against Hugging Face transformers, on tiny checkpoints.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use butter::Dispatch;
@@ -7,7 +8,7 @@ use common::{
     ChangedCheckpoint, Setup, TOLERANCE, Truth, assert_close, checkpoint, forward,
     largest_difference,
 };
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 fn whole_prompts(name: &str) {
     let (model, truth) = (Setup::F32.load(&checkpoint(name)), Truth::of(name));
@@ -74,79 +75,51 @@ fn assert_change_shows(name: &str, change: impl FnOnce(&mut Json)) {
     assert!(difference > 100.0 * TOLERANCE, "{name}: only {difference}");
 }
 
+/// The same weights as GGUF: names, settings and norms by llama.cpp's conventions.
+fn gguf_twin(name: &str) {
+    let model = Setup::F32.load(&checkpoint(name).join("model.gguf"));
+    let truth = Truth::of(name);
+    let found = model.logits(&truth.tokens("long")).expect("a valid prompt");
+    assert_close("long", &found.values, &truth.logits("long"));
+}
+
 macro_rules! for_each_checkpoint {
     ($($name:ident)*) => {$(
         mod $name {
             use butter::Dispatch;
 
+            use crate as tests;
+
             const NAME: &str = stringify!($name);
 
             #[test]
             fn whole_prompts() {
-                super::whole_prompts(NAME);
+                tests::whole_prompts(NAME);
             }
 
             #[test]
             fn chunked_prompt() {
-                super::chunked_prompt(NAME);
+                tests::chunked_prompt(NAME);
             }
 
             #[test]
             fn single_steps() {
-                super::single_steps(NAME, Dispatch::Eager);
+                tests::single_steps(NAME, Dispatch::Eager);
             }
 
             #[test]
             fn recorded_single_steps() {
-                super::single_steps(NAME, Dispatch::Recorded);
+                tests::single_steps(NAME, Dispatch::Recorded);
             }
 
             #[test]
             fn ragged_batches_with_fork_and_truncation() {
-                super::ragged_batches(NAME);
+                tests::ragged_batches(NAME);
             }
         }
     )*};
 }
 
-for_each_checkpoint! { grouped llama3_rope biases bf16 sharded }
-
-#[test]
-fn rope_theta_changes_logits() {
-    assert_change_shows("grouped", |config| config["rope_theta"] = json!(550_000.0));
-}
-
-#[test]
-fn rope_scaling_changes_logits() {
-    for (setting, value) in [
-        ("factor", json!(4.0)),
-        ("low_freq_factor", json!(1.5)),
-        ("high_freq_factor", json!(3.0)),
-        ("original_max_position_embeddings", json!(128)),
-        ("rope_type", json!("default")),
-    ] {
-        assert_change_shows("llama3_rope", |config| config["rope_parameters"][setting] = value);
-    }
-}
-
-#[test]
-fn eps_changes_logits() {
-    assert_change_shows("grouped", |config| config["rms_norm_eps"] = json!(1e-5));
-}
-
-#[test]
-fn activation_changes_logits() {
-    assert_change_shows("grouped", |config| config["hidden_act"] = json!("gelu"));
-}
-
-#[test]
-fn biases_change_logits() {
-    for setting in ["attention_bias", "mlp_bias"] {
-        assert_change_shows("biases", |config| config[setting] = json!(false));
-    }
-}
-
-#[test]
-fn tied_embeddings_change_logits() {
-    assert_change_shows("grouped", |config| config["tie_word_embeddings"] = json!(true));
-}
+mod gemma3;
+mod llama;
+mod qwen2;
