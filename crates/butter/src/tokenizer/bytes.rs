@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use tokenizers::AddedToken;
-use tokenizers::models::bpe::BPE;
+use tokenizers::{AddedToken, NormalizedString, Normalizer};
 
-use super::TokenizerError;
+use super::{Parts, TokenizerError};
 
 /// Ids are dense in every real vocabulary; this bounds what one stray id can make us allocate.
 const HIGHEST_ID: u32 = 1 << 24;
@@ -28,19 +27,17 @@ pub(super) struct TokenBytes {
     bytes: Vec<u8>,
     /// Where each id's bytes end.
     ends: Vec<u32>,
-    special: Vec<bool>,
     encoding: ByteEncoding,
 }
 
 impl TokenBytes {
-    pub(super) fn new(
-        model: &BPE,
-        added: &[(u32, AddedToken)],
-        encoding: ByteEncoding,
-        path: &Path,
-    ) -> Result<Self, TokenizerError> {
-        let vocabulary = model.get_vocab();
-        let highest = vocabulary.values().chain(added.iter().map(|(id, _)| id)).max().copied();
+    pub(super) fn new(parts: &Parts, path: &Path) -> Result<Self, TokenizerError> {
+        let encoding = parts.encoding;
+        let vocabulary = parts.model.vocabulary.iter().map(|(text, id)| (id, text, false));
+        let repeated = parts.repeated.iter().map(|(id, text)| (*id, text.as_str(), false));
+        let added = parts.added.iter().map(|(id, token)| (*id, token.content.as_str(), true));
+        let tokens = vocabulary.chain(repeated).chain(added);
+        let highest = tokens.clone().map(|(id, _, _)| id).max();
         let highest = highest
             .ok_or_else(|| TokenizerError::malformed(path, "a vocabulary", "an empty one"))?;
         if highest > HIGHEST_ID {
@@ -51,24 +48,28 @@ impl TokenBytes {
             ));
         }
         let mut texts: Vec<Option<(&str, bool)>> = vec![None; highest as usize + 1];
-        for (text, &id) in &vocabulary {
-            texts[id as usize] = Some((text, false));
+        for (id, text, is_added) in tokens {
+            let earlier = texts[id as usize].replace((text, is_added));
+            if let Some((other, _)) = earlier.filter(|(other, _)| *other != text) {
+                let found = format!("{id} for {other:?} and {text:?}");
+                return Err(TokenizerError::malformed(path, "an id for each token", found));
+            }
         }
-        let mut special = vec![false; texts.len()];
-        for (id, token) in added {
-            texts[*id as usize] = Some((&token.content, true));
-            special[*id as usize] = token.special;
-        }
-        let characters = byte_level_characters();
+        let alphabet = byte_level_alphabet();
         let mut bytes = Vec::new();
         let mut ends = Vec::with_capacity(texts.len());
-        for text in texts {
+        let normalized = normalized_texts(parts, path)?;
+        for (id, text) in (0..).zip(texts) {
+            let text = text.map(|(text, is_added)| match normalized.get(&id) {
+                Some(text) => (text.as_str(), is_added),
+                None => (text, is_added),
+            });
             match text {
                 // An added token is spelled out, unless spaces are replaced before it is looked for.
                 Some((text, true)) if encoding == ByteEncoding::ByteLevel => {
                     bytes.extend(text.as_bytes());
                 }
-                Some((text, _)) => encoding.append(text, &characters, &mut bytes),
+                Some((text, _)) => encoding.append(text, &alphabet, &mut bytes),
                 None => {}
             }
             let end = u32::try_from(bytes.len());
@@ -76,7 +77,7 @@ impl TokenBytes {
                 TokenizerError::malformed(path, "tokens of less than 4 GiB", "more")
             })?);
         }
-        Ok(Self { bytes, ends, special, encoding })
+        Ok(Self { bytes, ends, encoding })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -90,22 +91,32 @@ impl TokenBytes {
         Some(&self.bytes[start..end])
     }
 
-    pub(super) fn is_special(&self, id: u32) -> bool {
-        self.special.get(id as usize).copied().unwrap_or(false)
-    }
-
     pub(super) fn strips_leading_space(&self) -> bool {
         self.encoding == ByteEncoding::SentencePiece { strips_leading_space: true }
     }
 }
 
+/// The texts of added tokens that are looked for in normalized text: what they are there, as in the reference.
+fn normalized_texts(parts: &Parts, path: &Path) -> Result<HashMap<u32, String>, TokenizerError> {
+    let Some(normalizer) = &parts.normalizer else { return Ok(HashMap::new()) };
+    let tokens = parts.added.iter().filter(|(_, token)| token.normalized);
+    let normalize = |(id, token): &(u32, AddedToken)| {
+        let mut text = NormalizedString::from(token.content.as_str());
+        normalizer.normalize(&mut text)?;
+        Ok((*id, text.get().to_owned()))
+    };
+    tokens.map(normalize).collect::<tokenizers::Result<_>>().map_err(|error| {
+        TokenizerError::malformed(path, "added tokens that can be normalized", error.to_string())
+    })
+}
+
 impl ByteEncoding {
-    fn append(self, text: &str, characters: &HashMap<char, u8>, bytes: &mut Vec<u8>) {
+    fn append(self, text: &str, alphabet: &Alphabet, bytes: &mut Vec<u8>) {
         match self {
             Self::ByteLevel => {
                 let start = bytes.len();
                 for character in text.chars() {
-                    if let Some(&byte) = characters.get(&character) {
+                    if let Some(&Some(byte)) = alphabet.get(character as usize) {
                         bytes.push(byte);
                     } else {
                         // A token outside the byte alphabet stands for itself, as in the reference decoder.
@@ -117,7 +128,12 @@ impl ByteEncoding {
             }
             Self::SentencePiece { .. } => match byte_token(text) {
                 Some(byte) => bytes.push(byte),
-                None => bytes.extend(text.replace('▁', " ").as_bytes()),
+                None => {
+                    for (at, part) in text.split('▁').enumerate() {
+                        bytes.extend((at > 0).then_some(b' '));
+                        bytes.extend(part.as_bytes());
+                    }
+                }
             },
         }
     }
@@ -129,20 +145,23 @@ fn byte_token(text: &str) -> Option<u8> {
     if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
-/// GPT-2's alphabet: printable Latin-1 characters are themselves, the other bytes count up from U+0100.
+/// The byte of each character of GPT-2's alphabet, by code point.
+type Alphabet = [Option<u8>; 0x100 + 68];
+
+/// GPT-2's alphabet: printable Latin-1 characters are themselves, the 68 other bytes count up from U+0100.
 /// Reference: `bytes_to_unicode` in <https://github.com/openai/gpt-2/blob/master/src/encoder.py>.
-fn byte_level_characters() -> HashMap<char, u8> {
+fn byte_level_alphabet() -> Alphabet {
+    let mut alphabet = [None; 0x100 + 68];
     let mut next = 0x100;
-    (0..=u8::MAX)
-        .map(|byte| {
-            let printable = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
-            let code = if printable {
-                u32::from(byte)
-            } else {
-                next += 1;
-                next - 1
-            };
-            (char::from_u32(code).unwrap_or_default(), byte)
-        })
-        .collect()
+    for byte in 0..=u8::MAX {
+        let is_printable = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+        let code = if is_printable {
+            usize::from(byte)
+        } else {
+            next += 1;
+            next - 1
+        };
+        alphabet[code] = Some(byte);
+    }
+    alphabet
 }

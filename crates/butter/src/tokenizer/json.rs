@@ -3,17 +3,17 @@
 //! The crate's own loader is not used: it panics on some damaged files, and it hides the parts that decide which bytes
 //! a token stands for.
 
-use std::collections::HashMap;
+mod model;
+
 use std::path::Path;
 
-use ahash::AHashMap;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use tokenizers::AddedToken;
-use tokenizers::models::bpe::BPE;
 use tokenizers::normalizers::{NFC, NormalizerWrapper};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 
+use self::model::ModelFile;
 use super::bytes::ByteEncoding;
 use super::{Parts, TokenizerError};
 use crate::weights::read_small_file;
@@ -44,14 +44,15 @@ const PRE_TOKENIZERS: &[&str] = &[
 ];
 
 #[derive(Deserialize)]
-struct File {
+struct File<'a> {
     #[serde(default)]
     added_tokens: Vec<Added>,
     normalizer: Option<Json>,
     pre_tokenizer: Option<Json>,
     post_processor: Option<Json>,
     decoder: Option<Json>,
-    model: ModelFile,
+    #[serde(borrow)]
+    model: ModelFile<'a>,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "the file's own fields")]
@@ -71,33 +72,6 @@ struct Added {
     special: bool,
 }
 
-#[derive(Deserialize)]
-struct ModelFile {
-    /// Absent in old files, which are all BPE when they have merges.
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    #[serde(default)]
-    vocab: Json,
-    #[serde(default)]
-    merges: Vec<Merge>,
-    unk_token: Option<String>,
-    continuing_subword_prefix: Option<String>,
-    end_of_word_suffix: Option<String>,
-    #[serde(default)]
-    fuse_unk: bool,
-    #[serde(default)]
-    byte_fallback: bool,
-    #[serde(default)]
-    ignore_merges: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Merge {
-    Pair(String, String),
-    Text(String),
-}
-
 pub(super) fn read(folder: &Path) -> Result<Parts, TokenizerError> {
     let path = folder.join("tokenizer.json");
     let malformed =
@@ -106,15 +80,14 @@ pub(super) fn read(folder: &Path) -> Result<Parts, TokenizerError> {
     let file: File = serde_json::from_slice(&text).map_err(|error| {
         malformed("the JSON of a tokenizer with byte-pair encoding", error.to_string())
     })?;
-    drop(text);
     let config = read_config(folder)?;
     let encoding = byte_encoding(&path, file.decoder.as_ref())?;
     let added: Vec<(u32, AddedToken)> =
         file.added_tokens.into_iter().map(Added::into_token).collect();
-    let model = bpe(&path, file.model)?;
+    let model = file.model.into_bpe(&path)?;
     let id_of = |name: &str| -> Option<u32> {
         let in_added = added.iter().find(|(_, token)| token.content == name).map(|(id, _)| *id);
-        in_added.or_else(|| tokenizers::Model::token_to_id(&model, name))
+        in_added.or_else(|| model.vocabulary.id(name))
     };
     let special = |key: &str| config.get(key).and_then(token_text).and_then(id_of);
     let (prefix, suffix) = match &file.post_processor {
@@ -131,6 +104,7 @@ pub(super) fn read(folder: &Path) -> Result<Parts, TokenizerError> {
         pre_tokenizer: file.pre_tokenizer.map(|json| pre_tokenizer(&path, json)).transpose()?,
         added,
         encoding,
+        repeated: Vec::new(),
         model,
     })
 }
@@ -161,73 +135,11 @@ pub(crate) fn token_text(value: &Json) -> Option<&str> {
     value.as_str().or_else(|| value.get("content")?.as_str())
 }
 
-fn bpe(path: &Path, file: ModelFile) -> Result<BPE, TokenizerError> {
-    let malformed =
-        |expected: &str, found: String| TokenizerError::malformed(path, expected, found);
-    if let Some(kind) = file.kind.as_deref().filter(|&kind| kind != "BPE") {
-        return Err(unsupported(path, "the model's type", kind, "BPE"));
-    }
-    let vocabulary: HashMap<String, u32> = serde_json::from_value(file.vocab)
-        .map_err(|error| malformed("a vocabulary of texts and ids", error.to_string()))?;
-    let vocabulary: AHashMap<String, u32> = vocabulary.into_iter().collect();
-    let mut merges = Vec::with_capacity(file.merges.len());
-    for merge in file.merges {
-        merges.push(match merge {
-            Merge::Pair(left, right) => (left, right),
-            Merge::Text(text) => match text.split_once(' ') {
-                Some((left, right)) => (left.to_owned(), right.to_owned()),
-                None => return Err(malformed("merges of two tokens", text)),
-            },
-        });
-    }
-    let affix = |affix: &Option<String>| affix.as_ref().is_some_and(|affix| !affix.is_empty());
-    if affix(&file.continuing_subword_prefix) || affix(&file.end_of_word_suffix) {
-        return Err(unsupported(path, "the model's subword affixes", "some", "none"));
-    }
-    check_merges(path, &vocabulary, &merges)?;
-    let mut builder = BPE::builder();
-    if let Some(unknown) = file.unk_token {
-        if !vocabulary.contains_key(&unknown) {
-            return Err(malformed("the unknown token in the vocabulary", unknown));
-        }
-        builder = builder.unk_token(unknown);
-    }
-    builder
-        .vocab_and_merges(vocabulary, merges)
-        .fuse_unk(file.fuse_unk)
-        .byte_fallback(file.byte_fallback)
-        .ignore_merges(file.ignore_merges)
-        .build()
-        .map_err(|error| malformed("a usable vocabulary", error.to_string()))
-}
-
-/// Every merge must join two tokens to a third: the crate's builder relies on it without checking.
-pub(super) fn check_merges(
-    path: &Path,
-    vocabulary: &AHashMap<String, u32>,
-    merges: &[(String, String)],
-) -> Result<(), TokenizerError> {
-    let mut joined = String::new();
-    for (left, right) in merges {
-        joined.clear();
-        joined.push_str(left);
-        joined.push_str(right);
-        if !(vocabulary.contains_key(left)
-            && vocabulary.contains_key(right)
-            && vocabulary.contains_key(&joined))
-        {
-            let expected = "merges whose parts and result are in the vocabulary";
-            return Err(TokenizerError::malformed(path, expected, format!("`{left}` + `{right}`")));
-        }
-    }
-    Ok(())
-}
-
 pub(super) fn nfc() -> NormalizerWrapper {
     NormalizerWrapper::NFC(NFC)
 }
 
-fn normalizer(path: &Path, json: Json) -> Result<NormalizerWrapper, TokenizerError> {
+pub(super) fn normalizer(path: &Path, json: Json) -> Result<NormalizerWrapper, TokenizerError> {
     check_kinds(path, "the normalizer", &json, NORMALIZERS)?;
     serde_json::from_value(json)
         .map_err(|error| TokenizerError::malformed(path, "a usable normalizer", error.to_string()))

@@ -1,24 +1,29 @@
 //! Text to tokens and back.
 //!
-//! Byte-pair encoding by Hugging Face's `tokenizers` crate, set up from `tokenizer.json` or from GGUF metadata. What the
-//! crate does not give, we do here: the bytes of every token, text that arrives token by token, and user text in which
-//! special tokens are mere characters.
+//! Set up from `tokenizer.json` or from GGUF metadata. Hugging Face's `tokenizers` crate finds added tokens, normalizes
+//! and cuts text into pieces. What it does not give, or not fast enough, we do here: byte-pair encoding, the bytes of
+//! every token, text that arrives token by token, and user text in which special tokens are mere characters.
 
+mod added;
+mod bpe;
 mod bytes;
 mod error;
 mod gguf;
 mod json;
+mod merges;
 mod pre_tokenizers;
 mod stream;
+mod vocabulary;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use tokenizers::models::bpe::BPE;
 use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::{AddedToken, AddedVocabulary, Model, OffsetType, PreTokenizer};
+use tokenizers::{AddedToken, OffsetReferential, OffsetType, PreTokenizer};
 
+use self::added::AddedTokens;
+use self::bpe::{Bpe, Workspace};
 use self::bytes::TokenBytes;
 use crate::weights::Weights;
 use crate::weights::gguf::Gguf;
@@ -47,11 +52,8 @@ pub struct Tokenizer(Arc<Inner>);
 struct Inner {
     normalizer: Option<NormalizerWrapper>,
     pre_tokenizer: Option<PreTokenizerWrapper>,
-    model: BPE,
-    /// Finds special tokens in text.
-    added: AddedVocabulary,
-    /// Finds only the added tokens that are not special.
-    added_literal: AddedVocabulary,
+    model: Bpe,
+    added: AddedTokens,
     bytes: TokenBytes,
     ids: SpecialIds,
     /// Put around a text when special tokens are asked for.
@@ -72,7 +74,9 @@ struct SpecialIds {
 struct Parts {
     normalizer: Option<NormalizerWrapper>,
     pre_tokenizer: Option<PreTokenizerWrapper>,
-    model: BPE,
+    model: Bpe,
+    /// Tokens with the text of an earlier one: they are decoded only.
+    repeated: Vec<(u32, String)>,
     /// With the id that the file gives each.
     added: Vec<(u32, AddedToken)>,
     encoding: bytes::ByteEncoding,
@@ -107,42 +111,33 @@ impl Tokenizer {
     fn assemble(parts: Parts, path: &Path) -> Result<Self, TokenizerError> {
         let malformed =
             |expected: String, found: String| TokenizerError::malformed(path, expected, found);
-        let mut added = AddedVocabulary::new();
-        let tokens = parts.added.iter().map(|(_, token)| token.clone());
-        added
-            .add_tokens(tokens, &parts.model, parts.normalizer.as_ref())
+        let added = AddedTokens::new(&parts.added, parts.normalizer.as_ref())
             .map_err(|error| malformed("usable added tokens".to_owned(), error.to_string()))?;
         for (id, token) in &parts.added {
-            let given = added.token_to_id(&token.content, &parts.model);
-            if given != Some(*id) && !token.content.is_empty() {
+            let known = parts.model.vocabulary.id(&token.content);
+            if let Some(known) = known.filter(|known| known != id) {
                 let expected = format!("added token {:?} to be number {id}", token.content);
-                return Err(malformed(expected, format!("{given:?}")));
+                return Err(malformed(expected, known.to_string()));
             }
         }
-        let bytes = TokenBytes::new(&parts.model, &parts.added, parts.encoding, path)?;
+        let bytes = TokenBytes::new(&parts, path)?;
         let mut turn_ends: Vec<u32> = parts.eos.into_iter().chain(parts.other_turn_ends).collect();
-        for text in TURN_ENDS {
-            if let Some(id) =
-                added.token_to_id(text, &parts.model).filter(|_| added.is_special_token(text))
-            {
-                turn_ends.push(id);
-            }
-        }
+        turn_ends.extend(
+            TURN_ENDS.iter().filter_map(|text| added.id(text)).filter(|&id| added.is_special(id)),
+        );
         let mut seen = std::collections::HashSet::new();
         turn_ends.retain(|id| seen.insert(*id));
         let beyond = |id: &&u32| **id as usize >= bytes.len();
         let used = turn_ends.iter().chain(&parts.bos).chain(&parts.prefix).chain(&parts.suffix);
+        let used = used.chain(&parts.model.unknown);
         if let Some(id) = used.clone().find(beyond) {
             return Err(malformed(format!("special tokens below {}", bytes.len()), id.to_string()));
         }
-        let mut added_literal = added.clone();
-        added_literal.set_encode_special_tokens(true);
         Ok(Self(Arc::new(Inner {
             normalizer: parts.normalizer,
             pre_tokenizer: parts.pre_tokenizer,
             model: parts.model,
             added,
-            added_literal,
             bytes,
             ids: SpecialIds { bos: parts.bos, eos: parts.eos, turn_ends },
             prefix: parts.prefix,
@@ -153,7 +148,7 @@ impl Tokenizer {
     /// Encodes text in which special tokens may be spelled out, as chat templates do. `add_special` adds what the model
     /// wants around a text, usually the token that starts it.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TokenizerError> {
-        let ids = self.encode_with(&self.0.added, text)?;
+        let ids = self.encode_pieces(text, false)?;
         if !add_special {
             return Ok(ids);
         }
@@ -162,18 +157,30 @@ impl Tokenizer {
 
     /// Encodes text from a stranger: `<|im_end|>` in it is ten characters, not the end of a turn.
     pub fn encode_literal(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        self.encode_with(&self.0.added_literal, text)
+        self.encode_pieces(text, true)
     }
 
-    fn encode_with(&self, added: &AddedVocabulary, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        let failed = |error: tokenizers::Error| TokenizerError::Encode(error.to_string());
-        let mut pieces = added.extract_and_normalize(self.0.normalizer.as_ref(), text);
-        if let Some(pre_tokenizer) = &self.0.pre_tokenizer {
+    fn encode_pieces(&self, text: &str, is_literal: bool) -> Result<Vec<u32>, TokenizerError> {
+        const LONGEST: usize = 1 << 30;
+        if text.len() > LONGEST {
+            let reason = format!("it has {} bytes, more than {LONGEST}", text.len());
+            return Err(TokenizerError::Encode(reason));
+        }
+        let Inner { normalizer, pre_tokenizer, model, added, .. } = &*self.0;
+        let mut pieces = added.cut(text, normalizer.as_ref(), is_literal);
+        if let Some(pre_tokenizer) = pre_tokenizer {
+            let failed = |error: tokenizers::Error| TokenizerError::Encode(error.to_string());
             pre_tokenizer.pre_tokenize(&mut pieces).map_err(failed)?;
         }
-        pieces.tokenize(|piece| self.0.model.tokenize(piece.get())).map_err(failed)?;
-        let encoding = pieces.into_encoding(None, 0, OffsetType::None).map_err(failed)?;
-        Ok(encoding.get_ids().to_vec())
+        let (mut ids, mut workspace) = (Vec::new(), Workspace::default());
+        for (piece, _, found) in pieces.get_splits(OffsetReferential::Normalized, OffsetType::None)
+        {
+            match found {
+                Some(tokens) => ids.extend(tokens.iter().map(|token| added.found(token))),
+                None => model.encode(piece, &mut workspace, &mut ids),
+            }
+        }
+        Ok(ids)
     }
 
     /// The text of `ids`. Bytes that are no UTF-8 become U+FFFD; unknown ids are left out.
@@ -194,7 +201,7 @@ impl Tokenizer {
 
     /// The id of a token by its text in the vocabulary, where byte-level vocabularies write a space as `Ġ`.
     pub fn token_to_id(&self, token: &str) -> Option<u32> {
-        self.0.added.token_to_id(token, &self.0.model)
+        self.0.added.id(token).or_else(|| self.0.model.vocabulary.id(token))
     }
 
     /// The bytes that a token stands for; those of a special token are its name.
@@ -204,7 +211,7 @@ impl Tokenizer {
 
     /// Whether a token is special, and so no part of an answer's text.
     pub fn is_special(&self, id: u32) -> bool {
-        self.0.bytes.is_special(id)
+        self.0.added.is_special(id)
     }
 
     /// One more than the highest id. The model's logits may be more (padding).

@@ -1,75 +1,15 @@
-use serde::Deserialize;
+mod reference;
+mod strings;
+
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::testing::{TestFolder, fixture, model_file};
+use crate::testing::{TestFolder, model_file};
 use crate::weights::gguf::builder::Builder;
 
 fn smollm2() -> Option<Tokenizer> {
     let gguf = Gguf::open(&model_file("SmolLM2-135M-Instruct.Q4_1.gguf")?).expect("valid");
     Some(Tokenizer::from_gguf(&gguf).expect("valid"))
-}
-
-/// Made by `scripts/reference/tokenizer_fixture.py`.
-#[derive(Deserialize)]
-struct Case {
-    text: String,
-    ids: Vec<u32>,
-    decoded: String,
-}
-
-fn cases(name: &str) -> Vec<Case> {
-    serde_json::from_slice(&fixture(&format!("tokenizer/{name}.json"))).expect("valid JSON")
-}
-
-fn assert_equals_hugging_face(name: &str) {
-    let Some(file) = model_file(&format!("tokenizers/{name}/tokenizer.json")) else { return };
-    let tokenizer = Tokenizer::from_folder(file.parent().expect("a folder")).expect("valid");
-    for case in cases(name) {
-        assert_eq!(
-            tokenizer.encode(&case.text, true).expect("encodable"),
-            case.ids,
-            "{:?}",
-            case.text
-        );
-        assert_eq!(tokenizer.decode(&case.ids, true), case.decoded, "{:?}", case.text);
-    }
-}
-
-#[test]
-fn llama3_equals_hugging_face() {
-    assert_equals_hugging_face("llama3_1");
-}
-
-#[test]
-fn qwen3_equals_hugging_face() {
-    assert_equals_hugging_face("qwen3");
-}
-
-#[test]
-fn gemma3_equals_hugging_face() {
-    assert_equals_hugging_face("gemma3");
-}
-
-#[test]
-fn smollm2_encodes_as_hugging_face() {
-    let Some(tokenizer) = smollm2() else { return };
-    for case in cases("smollm2") {
-        assert_eq!(
-            tokenizer.encode(&case.text, true).expect("encodable"),
-            case.ids,
-            "{:?}",
-            case.text
-        );
-    }
-}
-
-#[test]
-fn smollm2_decodes_as_hugging_face() {
-    let Some(tokenizer) = smollm2() else { return };
-    for case in cases("smollm2") {
-        assert_eq!(tokenizer.decode(&case.ids, true), case.decoded, "{:?}", case.text);
-    }
 }
 
 #[test]

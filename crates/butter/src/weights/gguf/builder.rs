@@ -85,6 +85,11 @@ impl Builder {
         self.list(key, 5, values.len() as u64, &bytes)
     }
 
+    pub(crate) fn f32s(self, key: &str, values: &[f32]) -> Self {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.list(key, 6, values.len() as u64, &bytes)
+    }
+
     /// A tensor with its data; `dimensions` in the file's order, columns first.
     pub(crate) fn tensor(self, name: &str, dimensions: &[u64], kind: u32, data: &[u8]) -> Self {
         let offset = self.data.len() as u64;
