@@ -1,6 +1,7 @@
 //! `manifest.json`: what a host needs to launch every compiled kernel.
 
-use iron_core::ir::{DimExpr, Kernel, ParamKind};
+use iron_core::DType;
+use iron_core::ir::{ActivationKind, DimExpr, Kernel, ParamKind};
 use serde_json::{Value, json};
 
 use super::plan::PlannedSchedule;
@@ -20,7 +21,7 @@ pub struct Compiled<'p> {
 /// The manifest of one target: an entry for every compiled kernel.
 pub fn manifest(target: Target, compiled: &[Compiled<'_>]) -> Value {
     let kernels: Vec<Value> = compiled.iter().map(|it| entry(target, it)).collect();
-    json!({ "target": target.name(), "count": kernels.len(), "kernels": kernels })
+    json!({ "target": target.name(), "arch": target.arch(), "count": kernels.len(), "kernels": kernels })
 }
 
 fn entry(target: Target, compiled: &Compiled<'_>) -> Value {
@@ -32,19 +33,27 @@ fn entry(target: Target, compiled: &Compiled<'_>) -> Value {
         .params
         .iter()
         .map(|param| {
-            let shape: Vec<String> = param.kind.shape().iter().map(extent).collect();
-            match &param.kind {
+            let mut described = match &param.kind {
                 ParamKind::Tensor { dtype, mutable, .. } => {
-                    json!({ "name": param.name, "kind": "tensor", "dtype": dtype.name(), "shape": shape, "mutable": mutable })
+                    json!({ "kind": "tensor", "dtype": dtype.name(), "mutable": mutable })
                 }
                 ParamKind::Quantized { format, .. } => {
-                    json!({ "name": param.name, "kind": "quantized", "format": format.name(), "shape": shape })
+                    json!({ "kind": "quantized", "format": format.name() })
                 }
                 ParamKind::Activations { kind, mutable, .. } => {
-                    json!({ "name": param.name, "kind": "activations", "activation": kind.name(), "shape": shape, "mutable": mutable })
+                    json!({ "kind": "activations", "activation": kind.name(), "mutable": mutable })
                 }
-                ParamKind::Scalar(dtype) => json!({ "name": param.name, "kind": "scalar", "dtype": dtype.name() }),
+                ParamKind::Scalar(dtype) => json!({ "kind": "scalar", "dtype": dtype.name() }),
+            };
+            described["name"] = json!(param.name);
+            let shape: Vec<String> = param.kind.shape().iter().map(extent).collect();
+            if !shape.is_empty() {
+                let (alignment, multiple) = layout(target, &param.kind);
+                described["shape"] = json!(shape);
+                described["alignment"] = json!(alignment);
+                described["last_axis_multiple_of"] = json!(multiple);
             }
+            described
         })
         .collect();
     let mut when: Vec<String> =
@@ -66,6 +75,22 @@ fn entry(target: Target, compiled: &Compiled<'_>) -> Value {
         "source": native.map_or_else(|| "generated".to_owned(), |(_, path)| format!("native: {path}")),
         "hash": format!("{:016x}", fnv(compiled.text.as_bytes())),
     })
+}
+
+/// The bytes that a parameter's address is a multiple of, and the values that its last axis is.
+fn layout(target: Target, kind: &ParamKind) -> (usize, usize) {
+    match kind {
+        ParamKind::Tensor { dtype, .. }
+        | ParamKind::Activations { kind: ActivationKind::Plain(dtype), .. }
+        | ParamKind::Scalar(dtype) => (dtype.size(), 1),
+        // Scales and sums of 32 values are floats of their own.
+        ParamKind::Activations { kind: ActivationKind::Int8, .. } => (DType::F32.size(), 32),
+        ParamKind::Quantized { format, .. } if format.is_dense() => (format.block_bytes(), 1),
+        // The CPU packs blocks into cache lines; elsewhere they are read byte by byte.
+        ParamKind::Quantized { format, .. } => {
+            (if target == Target::Cpu { 64 } else { 1 }, format.block())
+        }
+    }
 }
 
 fn extent(expr: &DimExpr, dims: &[String]) -> String {

@@ -38,6 +38,18 @@ impl Target {
         }
     }
 
+    /// The least machine that runs this target's text.
+    pub const fn arch(self) -> &'static str {
+        match self {
+            // AVX2 and AVX-512 versions lie beside the portable one.
+            Self::Cpu => "any",
+            // Matrix steps are `mma.sync` on f16 and bf16.
+            Self::Cuda => "sm_80",
+            // `bfloat` and `simdgroup_matrix`.
+            Self::Metal => "metal3.1",
+        }
+    }
+
     /// The inverse of [`Target::name`].
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|target| target.name() == name)

@@ -139,14 +139,14 @@ fn big_endian_file_is_named_as_such() {
 fn unknown_type_fails_only_when_asked_for() {
     let builder = Builder::tiny_llama().tensor("blk.0.attn_k.weight", &[32], 99, &[0; 64]).tensor(
         "blk.0.attn_v.weight",
-        &[32],
-        6,
-        &[0; 22],
+        &[256],
+        17,
+        &[0; 74],
     );
     let folder = TestFolder::new();
     let weights = Weights::open(&builder.write(folder.path())).expect("other tensors can be read");
     weights.get("model.embed_tokens.weight").expect("F32");
-    for (letter, kind) in [("k", "ggml type 99"), ("v", "Q5_0")] {
+    for (letter, kind) in [("k", "ggml type 99"), ("v", "IQ2_XS")] {
         let name = format!("model.layers.0.self_attn.{letter}_proj.weight");
         let message = weights.get(&name).expect_err("not loadable").to_string();
         assert!(
