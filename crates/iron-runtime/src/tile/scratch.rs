@@ -1,8 +1,9 @@
 //! Memory of the running thread for tiles that stay in its first-level cache.
 //!
-//! It is not on the stack. On x86-64 LLVM probes frames of more than a page with `r11` as its counter; where a function
-//! may return before it needs its frame, the frame is made after values were already put into registers, and one that
-//! lives in `r11` is lost (seen with rustc 1.95 at -O3: the number of rows of a panel loop, which then ran past its end).
+//! It is not on the stack. On x86-64 LLVM probes frames of more than 32 KiB in a loop that counts in `r11`; where a
+//! function may return before it needs its frame, the frame is made after values were already put into registers, and
+//! one that lives in `r11` is lost (seen with rustc 1.95 at -O3: the number of rows of a panel loop, which then ran past
+//! its end).
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
