@@ -76,19 +76,6 @@ pub fn decode(format: Format, bytes: &[u8]) -> Vec<f64> {
     values.into_iter().map(f64::from).collect()
 }
 
-/// The value of half-precision bits.
-pub fn f16_value(bits: u16) -> f32 {
-    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
-    let exponent = i32::from(bits >> 10 & 31);
-    let fraction = f32::from(bits & 1023) / 1024.0;
-    match exponent {
-        0 => sign * fraction * 2.0_f32.powi(-14),
-        31 if fraction == 0.0 => sign * f32::INFINITY,
-        31 => f32::NAN,
-        _ => sign * (1.0 + fraction) * 2.0_f32.powi(exponent - 15),
-    }
-}
-
 /// Half-precision bits near a value of moderate size: rounds towards zero, which is enough for test data.
 pub fn f16_bits(value: f32) -> u16 {
     let bits = value.to_bits();

@@ -49,4 +49,14 @@ impl TokenizerError {
         let found = found.chars().take(200).flat_map(char::escape_debug).collect();
         Self::Malformed { path: path.to_owned(), expected: expected.into(), found }
     }
+    /// A part of a kind that we do not run: `what` as its file names it.
+    pub(super) fn unsupported(
+        path: &Path,
+        what: &'static str,
+        found: &str,
+        supported: impl Into<String>,
+    ) -> Self {
+        let found = found.chars().take(60).flat_map(char::escape_debug).collect();
+        Self::Unsupported { path: path.to_owned(), what, found, supported: supported.into() }
+    }
 }

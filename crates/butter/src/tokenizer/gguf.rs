@@ -35,7 +35,7 @@ pub(super) fn read(gguf: &Gguf) -> Result<Parts, TokenizerError> {
         other => {
             let supported =
                 "gpt2 (byte-level byte-pair encoding), llama (sentencepiece's, with scores)";
-            Err(unsupported(gguf, MODEL, other, supported.to_owned()))
+            Err(TokenizerError::unsupported(gguf.path(), MODEL, other, supported))
         }
     }
 }
@@ -80,8 +80,9 @@ impl<'a> Reader<'a> {
     fn byte_level(self) -> Result<Parts, TokenizerError> {
         let gguf = self.gguf;
         let pre = gguf.metadata().string(PRE)?.unwrap_or("(none)");
-        let pre = pre_tokenizers::find(pre)
-            .ok_or_else(|| unsupported(gguf, PRE, pre, pre_tokenizers::known_names()))?;
+        let pre = pre_tokenizers::find(pre).ok_or_else(|| {
+            TokenizerError::unsupported(gguf.path(), PRE, pre, pre_tokenizers::known_names())
+        })?;
         let (vocabulary, repeated) = self.vocabulary();
         let parts = |merge: &'a str| {
             merge.split_once(' ').ok_or_else(|| malformed(gguf, "merges of two tokens", merge))
@@ -244,11 +245,6 @@ fn texts<'a>(gguf: &'a Gguf, key: &'static str) -> Result<Vec<&'a str>, Tokenize
                 .map_err(|_| malformed(gguf, &format!("UTF-8 in {key}"), "other bytes"))
         })
         .collect()
-}
-
-fn unsupported(gguf: &Gguf, what: &'static str, found: &str, supported: String) -> TokenizerError {
-    let found = found.chars().take(60).flat_map(char::escape_debug).collect();
-    TokenizerError::Unsupported { path: gguf.path().to_owned(), what, found, supported }
 }
 
 fn malformed(gguf: &Gguf, expected: &str, found: &str) -> TokenizerError {

@@ -164,7 +164,7 @@ fn check_kinds(
 ) -> Result<(), TokenizerError> {
     let kind = json.get("type").and_then(Json::as_str).unwrap_or("(none)");
     if !known.contains(&kind) {
-        return Err(unsupported(path, what, kind, &known.join(", ")));
+        return Err(TokenizerError::unsupported(path, what, kind, known.join(", ")));
     }
     for list in ["normalizers", "pretokenizers"] {
         for part in json.get(list).and_then(Json::as_array).into_iter().flatten() {
@@ -191,7 +191,7 @@ fn byte_encoding(path: &Path, decoder: Option<&Json>) -> Result<ByteEncoding, To
         "Sequence" if has("ByteFallback") => Ok(ByteEncoding::SentencePiece {
             strips_leading_space: has("Strip") || has("Metaspace"),
         }),
-        other => Err(unsupported(
+        other => Err(TokenizerError::unsupported(
             path,
             "the decoder",
             other,
@@ -246,17 +246,12 @@ fn affixes(
         }
         other => {
             let supported = "ByteLevel, TemplateProcessing, Sequence";
-            Err(unsupported(path, "the post-processor", other.unwrap_or("(none)"), supported))
+            Err(TokenizerError::unsupported(
+                path,
+                "the post-processor",
+                other.unwrap_or("(none)"),
+                supported,
+            ))
         }
-    }
-}
-
-fn unsupported(path: &Path, what: &'static str, found: &str, supported: &str) -> TokenizerError {
-    let found = found.chars().take(60).flat_map(char::escape_debug).collect();
-    TokenizerError::Unsupported {
-        path: path.to_owned(),
-        what,
-        found,
-        supported: supported.to_owned(),
     }
 }

@@ -112,15 +112,8 @@ unsafe fn start<I: Isa, W: PackedFormat>(sum_q: I::I) -> I::I {
 #[inline(always)]
 unsafe fn term<I: Isa, W: PackedFormat>(scale: I::F, sum: *const f32, sum_q: I::F) -> I::F {
     unsafe {
-        if W::MINIMUM && W::SUB < 32 {
-            I::mul_f(sum_q, scale)
-        } else if W::MINIMUM {
-            I::splat_f(*sum)
-        } else if W::SUB < 32 {
-            I::mul_f(I::mul_f(sum_q, I::splat_f(-W::OFFSET as f32)), scale)
-        } else {
-            I::mul_f(I::splat_f(*sum), I::splat_f(-W::OFFSET as f32))
-        }
+        let sum = if W::SUB < 32 { I::mul_f(sum_q, scale) } else { I::splat_f(*sum) };
+        if W::MINIMUM { sum } else { I::mul_f(sum, I::splat_f(-W::OFFSET as f32)) }
     }
 }
 

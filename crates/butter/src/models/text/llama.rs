@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use iron_runtime::Tensor;
 
-use super::{load_mlp, load_norm};
+use super::{load_lm_head, load_mlp, load_norm};
 use crate::Error;
 use crate::models::Decoder;
 use crate::nn::{
@@ -97,20 +97,16 @@ pub(crate) struct Llama {
 impl Llama {
     /// Binds the tensors `model.*` and, unless the embeddings are tied, `lm_head`.
     pub(crate) fn load(loader: &Loader<'_>, config: &ModelConfig) -> Result<Self, Error> {
-        let (vocab, hidden) = (config.vocab_size, config.hidden_size);
         let model = loader.at("model");
-        let embed_tokens = model.embedding("embed_tokens", vocab, hidden)?;
+        let embed_tokens =
+            model.embedding("embed_tokens", config.vocab_size, config.hidden_size)?;
         let layers =
             (0..config.num_layers).map(|layer| Block::load(&model.layer(layer), config, layer));
         Ok(Self {
-            hidden_size: hidden,
+            hidden_size: config.hidden_size,
             layers: layers.collect::<Result<_, Error>>()?,
             norm: load_norm(&model, config, "norm")?,
-            lm_head: if config.tie_word_embeddings {
-                embed_tokens.as_linear()
-            } else {
-                loader.linear("lm_head", vocab, hidden, false)?
-            },
+            lm_head: load_lm_head(loader, config, &embed_tokens)?,
             embed_tokens,
         })
     }

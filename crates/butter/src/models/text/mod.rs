@@ -4,7 +4,7 @@ pub(crate) mod gemma3;
 pub(crate) mod llama;
 
 use crate::Error;
-use crate::nn::{GatedMlp, Loader, RmsNorm};
+use crate::nn::{Embedding, GatedMlp, Linear, Loader, RmsNorm};
 use crate::weights::config::ModelConfig;
 
 /// The feed-forward network under `mlp`.
@@ -21,4 +21,16 @@ fn load_mlp(loader: &Loader<'_>, config: &ModelConfig) -> Result<GatedMlp, Error
 /// A norm over the residual stream.
 fn load_norm(loader: &Loader<'_>, config: &ModelConfig, name: &str) -> Result<RmsNorm, Error> {
     loader.rms_norm(name, config.hidden_size, config.rms_norm_eps, config.norm_offset)
+}
+
+/// The output layer: the embeddings where they are tied, else `lm_head`.
+fn load_lm_head(
+    loader: &Loader<'_>,
+    config: &ModelConfig,
+    embed_tokens: &Embedding,
+) -> Result<Linear, Error> {
+    if config.tie_word_embeddings {
+        return Ok(embed_tokens.as_linear());
+    }
+    loader.linear("lm_head", config.vocab_size, config.hidden_size, false)
 }

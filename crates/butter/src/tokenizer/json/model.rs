@@ -8,7 +8,6 @@ use std::path::Path;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::unsupported;
 use crate::tokenizer::TokenizerError;
 use crate::tokenizer::bpe::Bpe;
 use crate::tokenizer::merges::{Merges, PairTable};
@@ -123,11 +122,16 @@ impl ModelFile<'_> {
         let malformed =
             |expected: &str, found: String| TokenizerError::malformed(path, expected, found);
         if let Some(kind) = self.kind.as_deref().filter(|&kind| kind != "BPE") {
-            return Err(unsupported(path, "the model's type", kind, "BPE"));
+            return Err(TokenizerError::unsupported(path, "the model's type", kind, "BPE"));
         }
         let is_some = |affix: &Option<String>| affix.as_ref().is_some_and(|text| !text.is_empty());
         if is_some(&self.continuing_subword_prefix) || is_some(&self.end_of_word_suffix) {
-            return Err(unsupported(path, "the model's subword affixes", "some", "none"));
+            return Err(TokenizerError::unsupported(
+                path,
+                "the model's subword affixes",
+                "some",
+                "none",
+            ));
         }
         let bytes = self.vocab.0.iter().map(|(text, _)| text.len()).sum();
         let mut vocabulary = Vocabulary::with_capacity(self.vocab.0.len(), bytes);

@@ -50,8 +50,11 @@ pub trait PackedFormat: Copy + 'static {
     unsafe fn codes<I: Isa>(unit: *const u8, sub: usize, pair: usize) -> [I::I; 2];
     /// The scales of a sub-block.
     unsafe fn scale<I: Isa>(unit: *const u8, sub: usize) -> I::F;
-    /// What is added to the scaled codes of a sub-block; called for formats with a minimum only.
-    unsafe fn minimum<I: Isa>(unit: *const u8, sub: usize) -> I::F;
+    /// What is added to the scaled codes of a sub-block: zeros in formats without a minimum.
+    #[inline(always)]
+    unsafe fn minimum<I: Isa>(_unit: *const u8, _sub: usize) -> I::F {
+        unsafe { I::splat_f(0.0) }
+    }
 
     /// One row's codes of one step of a sub-block.
     unsafe fn row_codes(unit: *const u8, sub: usize, step: usize, row: usize) -> [u8; 4];
@@ -163,19 +166,34 @@ unsafe fn move_bit<I: Isa>(word: I::I, step: usize, to: usize) -> I::I {
     }
 }
 
-/// The fifth bits, in place, of steps `2 * pair` and `2 * pair + 1` from a vector with a bit a step in every byte.
+/// The two steps of a vector of nibbles with their fifth bits. Four vectors of nibbles a sub-block start the unit; from
+/// `fifth` on, each sub-block has a vector with a bit a step in every byte.
 #[inline(always)]
-unsafe fn fifth_bits<I: Isa>(unit: *const u8, offset: usize, pair: usize) -> [I::I; 2] {
+unsafe fn five_bits<I: Isa>(unit: *const u8, fifth: usize, sub: usize, pair: usize) -> [I::I; 2] {
     unsafe {
-        let word = words::<I>(unit, offset);
-        [move_bit::<I>(word, 2 * pair, 4), move_bit::<I>(word, 2 * pair + 1, 4)]
+        let [first, second] = nibbles::<I>(unit, 256 * sub + 64 * pair);
+        let word = words::<I>(unit, fifth + 64 * sub);
+        [
+            I::or_i(first, move_bit::<I>(word, 2 * pair, 4)),
+            I::or_i(second, move_bit::<I>(word, 2 * pair + 1, 4)),
+        ]
     }
 }
 
-/// One row's fifth bits of a step, in place.
+/// One row's codes of a step of [`five_bits`].
 #[inline(always)]
-unsafe fn fifth_bits_of_row(unit: *const u8, offset: usize, step: usize, row: usize) -> u32 {
-    unsafe { (word_of_row(unit, offset, row) >> step & 0x0101_0101) << 4 }
+unsafe fn five_bits_of_row(
+    unit: *const u8,
+    fifth: usize,
+    sub: usize,
+    step: usize,
+    row: usize,
+) -> [u8; 4] {
+    unsafe {
+        let low = u32::from_le_bytes(nibbles_of_row(unit, 256 * sub, step, row));
+        let high = word_of_row(unit, fifth + 64 * sub, row) >> step & 0x0101_0101;
+        (low | high << 4).to_le_bytes()
+    }
 }
 
 /// Packs the fifth bits of 32 values.

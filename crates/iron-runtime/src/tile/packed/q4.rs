@@ -36,10 +36,6 @@ impl PackedFormat for Q4_0 {
     unsafe fn scale<I: Isa>(unit: *const u8, sub: usize) -> I::F {
         unsafe { halves::<I>(unit, SCALES + 32 * sub) }
     }
-    #[inline(always)]
-    unsafe fn minimum<I: Isa>(_: *const u8, _: usize) -> I::F {
-        unsafe { I::splat_f(0.0) }
-    }
 
     #[inline(always)]
     unsafe fn row_codes(unit: *const u8, sub: usize, step: usize, row: usize) -> [u8; 4] {

@@ -6,8 +6,8 @@
 use iron_core::Format;
 
 use super::{
-    PackedFormat, fifth_bits, fifth_bits_of_row, half_of_row, halves, nibbles, nibbles_of_row,
-    put_fifth_bits, put_half, put_nibbles,
+    PackedFormat, five_bits, five_bits_of_row, half_of_row, halves, put_fifth_bits, put_half,
+    put_nibbles,
 };
 use crate::tile::isa::Isa;
 
@@ -22,23 +22,6 @@ pub struct Q5_0;
 /// Five bits with a minimum.
 #[derive(Clone, Copy, Debug)]
 pub struct Q5_1;
-
-#[inline(always)]
-unsafe fn codes<I: Isa>(unit: *const u8, sub: usize, pair: usize) -> [I::I; 2] {
-    unsafe {
-        let [first, second] = nibbles::<I>(unit, 256 * sub + 64 * pair);
-        let [fifth_of_first, fifth_of_second] = fifth_bits::<I>(unit, FIFTH + 64 * sub, pair);
-        [I::or_i(first, fifth_of_first), I::or_i(second, fifth_of_second)]
-    }
-}
-
-#[inline(always)]
-unsafe fn row_codes(unit: *const u8, sub: usize, step: usize, row: usize) -> [u8; 4] {
-    unsafe {
-        let low = u32::from_le_bytes(nibbles_of_row(unit, 256 * sub, step, row));
-        (low | fifth_bits_of_row(unit, FIFTH + 64 * sub, step, row)).to_le_bytes()
-    }
-}
 
 /// Packs a block's 4 bytes of fifth bits, in the order of the values, and its 16 bytes of nibbles.
 fn put_codes(block: &[u8], unit: &mut [u8], index: usize, row: usize) {
@@ -59,20 +42,16 @@ impl PackedFormat for Q5_0 {
 
     #[inline(always)]
     unsafe fn codes<I: Isa>(unit: *const u8, sub: usize, pair: usize) -> [I::I; 2] {
-        unsafe { codes::<I>(unit, sub, pair) }
+        unsafe { five_bits::<I>(unit, FIFTH, sub, pair) }
     }
     #[inline(always)]
     unsafe fn scale<I: Isa>(unit: *const u8, sub: usize) -> I::F {
         unsafe { halves::<I>(unit, SCALES + 32 * sub) }
     }
-    #[inline(always)]
-    unsafe fn minimum<I: Isa>(_: *const u8, _: usize) -> I::F {
-        unsafe { I::splat_f(0.0) }
-    }
 
     #[inline(always)]
     unsafe fn row_codes(unit: *const u8, sub: usize, step: usize, row: usize) -> [u8; 4] {
-        unsafe { row_codes(unit, sub, step, row) }
+        unsafe { five_bits_of_row(unit, FIFTH, sub, step, row) }
     }
     #[inline(always)]
     unsafe fn row_scale(unit: *const u8, sub: usize, row: usize) -> (f32, f32) {
@@ -96,7 +75,7 @@ impl PackedFormat for Q5_1 {
 
     #[inline(always)]
     unsafe fn codes<I: Isa>(unit: *const u8, sub: usize, pair: usize) -> [I::I; 2] {
-        unsafe { codes::<I>(unit, sub, pair) }
+        unsafe { five_bits::<I>(unit, FIFTH, sub, pair) }
     }
     #[inline(always)]
     unsafe fn scale<I: Isa>(unit: *const u8, sub: usize) -> I::F {
@@ -109,7 +88,7 @@ impl PackedFormat for Q5_1 {
 
     #[inline(always)]
     unsafe fn row_codes(unit: *const u8, sub: usize, step: usize, row: usize) -> [u8; 4] {
-        unsafe { row_codes(unit, sub, step, row) }
+        unsafe { five_bits_of_row(unit, FIFTH, sub, step, row) }
     }
     #[inline(always)]
     unsafe fn row_scale(unit: *const u8, sub: usize, row: usize) -> (f32, f32) {

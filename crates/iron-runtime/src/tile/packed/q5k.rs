@@ -6,9 +6,7 @@
 use iron_core::Format;
 
 use super::q4k::put_sub_blocks;
-use super::{
-    PackedFormat, fifth_bits, fifth_bits_of_row, nibbles, nibbles_of_row, put_fifth_bits, six_bit,
-};
+use super::{PackedFormat, five_bits, five_bits_of_row, put_fifth_bits, six_bit};
 use crate::tile::isa::Isa;
 
 const FIFTH: usize = 2048;
@@ -29,11 +27,7 @@ impl PackedFormat for Q5K {
 
     #[inline(always)]
     unsafe fn codes<I: Isa>(unit: *const u8, sub: usize, pair: usize) -> [I::I; 2] {
-        unsafe {
-            let [first, second] = nibbles::<I>(unit, 256 * sub + 64 * pair);
-            let [fifth_of_first, fifth_of_second] = fifth_bits::<I>(unit, FIFTH + 64 * sub, pair);
-            [I::or_i(first, fifth_of_first), I::or_i(second, fifth_of_second)]
-        }
+        unsafe { five_bits::<I>(unit, FIFTH, sub, pair) }
     }
     #[inline(always)]
     unsafe fn scale<I: Isa>(unit: *const u8, sub: usize) -> I::F {
@@ -46,10 +40,7 @@ impl PackedFormat for Q5K {
 
     #[inline(always)]
     unsafe fn row_codes(unit: *const u8, sub: usize, step: usize, row: usize) -> [u8; 4] {
-        unsafe {
-            let low = u32::from_le_bytes(nibbles_of_row(unit, 256 * sub, step, row));
-            (low | fifth_bits_of_row(unit, FIFTH + 64 * sub, step, row)).to_le_bytes()
-        }
+        unsafe { five_bits_of_row(unit, FIFTH, sub, step, row) }
     }
     #[inline(always)]
     unsafe fn row_scale(unit: *const u8, sub: usize, row: usize) -> (f32, f32) {

@@ -50,10 +50,6 @@ impl PackedFormat for Q6K {
             I::mul_f(halves::<I>(unit, D), I::f_from_i(scale))
         }
     }
-    #[inline(always)]
-    unsafe fn minimum<I: Isa>(_: *const u8, _: usize) -> I::F {
-        unsafe { I::splat_f(0.0) }
-    }
 
     #[inline(always)]
     unsafe fn row_codes(unit: *const u8, sub: usize, step: usize, row: usize) -> [u8; 4] {

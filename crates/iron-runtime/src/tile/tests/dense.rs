@@ -59,8 +59,9 @@ impl<T: DenseWeight, const M: usize, const G: usize, const PANEL: bool> OnIsa
 
 fn check<T: DenseWeight>(narrow: impl Fn(f32) -> (T::Element, f32), m: usize, n: usize, k: usize) {
     let mut random = Random(11);
-    let x = random.floats(m * k);
-    let (w, weights): (Vec<_>, Vec<_>) = random.floats(n * k).into_iter().map(narrow).collect();
+    let x = random.values(m * k, 1.0);
+    let (w, weights): (Vec<_>, Vec<_>) =
+        random.values(n * k, 1.0).into_iter().map(narrow).collect();
     // The definition: lanes fold by fma within chunks, then a tree of halves.
     let mut expected = vec![0f32; m * n];
     for i in 0..m {
@@ -140,7 +141,7 @@ impl OnIsa for Row<'_> {
 
 #[test]
 fn dense_row_pieces_end_in_zeros() {
-    let values: Vec<(u16, f32)> = Random(2).floats(60).into_iter().map(bf16_of).collect();
+    let values: Vec<(u16, f32)> = Random(2).values(60, 1.0).into_iter().map(bf16_of).collect();
     let w: Vec<u16> = values.iter().map(|v| v.0).collect();
     for (level, found) in on_every_level(&Row { w: &w, n: 17 }) {
         for (i, found) in found.into_iter().enumerate() {

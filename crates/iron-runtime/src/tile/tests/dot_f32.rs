@@ -82,7 +82,7 @@ impl<W: PackedFormat, const M: usize, const G: usize, const PANEL: bool> OnIsa
 }
 
 fn check<W: PackedFormat>(format: W, m: usize, n: usize, k: usize) {
-    let x = Random(11).floats(m * k);
+    let x = Random(11).values(m * k, 1.0);
     let (storage, weights) = random_weights(W::FORMAT, n, k, 17);
     let packed = packed::<W>(&storage, n, k);
     let mut expected = vec![0f32; m * n];

@@ -119,7 +119,7 @@ pub(super) fn packed<W: PackedFormat>(storage: &[u8], n: usize, k: usize) -> Vec
 
 fn check<W: PackedFormat>(format: W, m: usize, n: usize, k: usize) {
     let mut random = Random(11);
-    let x: Vec<f32> = (0..m * k).map(|_| random.float() * 3.0).collect();
+    let x: Vec<f32> = (0..m * k).map(|_| random.unit() * 3.0).collect();
     let x = quantize(&x);
     let (storage, weights) = random_weights(W::FORMAT, n, k, 17);
     let packed = packed::<W>(&storage, n, k);

@@ -25,8 +25,8 @@ fn floats(seed: u64) -> [f32; 16] {
     let mut random = Random(seed);
     std::array::from_fn(|_| match random.bits() % 4 {
         0 => special[random.bits() as usize % special.len()],
-        1 => random.float() * 1e5,
-        _ => random.float() * 4.0,
+        1 => random.unit() * 1e5,
+        _ => random.unit() * 4.0,
     })
 }
 
@@ -188,7 +188,8 @@ impl OnIsa for Loads {
 #[test]
 fn partial_loads_read_the_first_n_and_fill_the_rest() {
     for n in [-3, 0, 1, 2, 7, 8, 9, 15, 16, 20] {
-        let bytes = Random(n as u64).bytes(64);
+        let mut random = Random(n as u64);
+        let bytes: Vec<u8> = (0..64).map(|_| random.bits() as u8).collect();
         let test = Loads { bytes: bytes.clone(), n };
         for (level, found) in on_every_level(&test) {
             for lane in 0..16 {
@@ -404,8 +405,8 @@ impl OnIsa for Reductions {
 fn reductions_follow_one_tree() {
     for seed in 0..50 {
         let mut random = Random(seed);
-        let a: [f32; 16] = std::array::from_fn(|_| random.float());
-        let test = Reductions { a, i: integers(seed), rows: random.floats(256) };
+        let a: [f32; 16] = std::array::from_fn(|_| random.unit());
+        let test = Reductions { a, i: integers(seed), rows: random.values(256, 1.0) };
         let mut tree = a.to_vec();
         while tree.len() > 1 {
             let (low, high) = tree.split_at(tree.len() / 2);

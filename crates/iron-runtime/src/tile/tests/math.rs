@@ -69,7 +69,7 @@ use generated::apply;
 /// Random values in `low..high`.
 fn values(low: f32, high: f32) -> Vec<f32> {
     let mut random = Random(7);
-    (0..40_000).map(|_| low + (high - low) * (random.float() * 0.5 + 0.5)).collect()
+    (0..40_000).map(|_| low + (high - low) * (random.unit() * 0.5 + 0.5)).collect()
 }
 
 fn check_relative(name: &str, x: &[f32], reference: impl Fn(f64) -> f64, tolerance: f64) {

@@ -58,7 +58,7 @@ pub(super) fn quantize(x: &[f32]) -> Planes {
 #[test]
 fn blocks_are_quantised_as_defined() {
     let mut random = Random(1);
-    let mut x = random.floats(416);
+    let mut x = random.values(416, 1.0);
     x[..32].fill(0.0);
     x[32..64].fill(-3.0);
     x[64] = 1000.0;
