@@ -27,6 +27,7 @@ def report(what, error, tolerance):
 class Kernel:
     def __init__(self, folder, arch, entry):
         self.entry = entry
+        self.folder = folder
         module = cupy.RawModule(path=str(folder / arch / (entry["file"] + ".cubin")))
         self.function = module.get_function(entry["entry"])
         if entry["shared_bytes"] > 48 << 10:
@@ -71,58 +72,22 @@ def decode(stored, dtype):
     return stored.astype(np.float64)
 
 
-# ---- GGUF blocks ----------------------------------------------------------------------------------------------------
-
-BLOCKS = {"q8_0": (32, 34), "q4_0": (32, 18), "q4_1": (32, 20), "q4_k": (256, 144), "q6_k": (256, 210)}
+# ---- quantised weights, written beside the manifest -------------------------------------------------------------------
 
 
-def half_at(b, at):
-    return np.ascontiguousarray(b[:, at : at + 2]).view(np.float16).astype(np.float64)
+def stored_weights(kernel, tags):
+    """Random blocks and what they decode to, as one long row; `None` for plain floats."""
+    if "weights" not in tags:
+        return None
+    stem = str(kernel.folder / tags["weights"])
+    return np.fromfile(stem + ".blocks", np.uint8), np.fromfile(stem + ".f64", np.float64)
 
 
-def packed(fmt, n, k, rng):
-    """Random blocks and the values that ggml decodes them to."""
-    block, size = BLOCKS[fmt]
-    count = n * k // block
-    b = rng.integers(0, 256, (count, size), dtype=np.uint8)
-
-    def scale(at, magnitude):
-        b[:, at : at + 2] = rng.uniform(-magnitude, magnitude, (count, 1)).astype(np.float16).view(np.uint8)
-
-    if fmt == "q8_0":
-        scale(0, 0.01)
-        values = half_at(b, 0) * b[:, 2:].view(np.int8)
-    elif fmt == "q4_0":
-        scale(0, 0.1)
-        q = np.concatenate([b[:, 2:] & 15, b[:, 2:] >> 4], 1).astype(np.float64)
-        values = half_at(b, 0) * (q - 8)
-    elif fmt == "q4_1":
-        scale(0, 0.1)
-        scale(2, 0.5)
-        q = np.concatenate([b[:, 4:] & 15, b[:, 4:] >> 4], 1).astype(np.float64)
-        values = half_at(b, 0) * q + half_at(b, 2)
-    elif fmt == "q4_k":
-        scale(0, 0.002)
-        scale(2, 0.01)
-        s = b[:, 4:16]
-        low, high = s[:, 0:4] & 63, s[:, 4:8] & 63
-        sc = np.concatenate([low, (s[:, 8:12] & 15) | (s[:, 0:4] >> 6) << 4], 1).astype(np.float64)
-        mn = np.concatenate([high, (s[:, 8:12] >> 4) | (s[:, 4:8] >> 6) << 4], 1).astype(np.float64)
-        pairs = b[:, 16:].reshape(count, 4, 32)
-        q = np.stack([pairs & 15, pairs >> 4], 2).reshape(count, 8, 32)
-        values = (half_at(b, 0) * sc)[:, :, None] * q - (half_at(b, 2) * mn)[:, :, None]
-    else:
-        scale(208, 0.0003)
-        ql = b[:, :128].reshape(count, 2, 2, 32)
-        qh = b[:, 128:192].reshape(count, 2, 32)
-        parts = [
-            ((ql[:, :, part % 2] & 15) if part < 2 else (ql[:, :, part % 2] >> 4)) | ((qh >> (2 * part)) & 3) << 4
-            for part in range(4)
-        ]
-        q = np.stack(parts, 2).reshape(count, 16, 16).astype(np.float64) - 32
-        sc = np.ascontiguousarray(b[:, 192:208]).view(np.int8).astype(np.float64)
-        values = (half_at(b, 208) * sc)[:, :, None] * q
-    return b.reshape(-1), values.reshape(n, k)
+def packed(weights, n, k):
+    """An `n` x `k` matrix of the first blocks."""
+    stored, values = weights
+    assert n * k <= values.size
+    return stored[: n * k * stored.size // values.size], values[: n * k].reshape(n, k)
 
 
 # ---- the kernels ------------------------------------------------------------------------------------------------------
@@ -151,8 +116,9 @@ def check_rms_norm(kernel, tags):
 def matmul(kernel, tags, m, n, k, pad=8):
     rng = np.random.default_rng(2)
     dtype, fmt = tags["dtype"], tags["format"]
-    if fmt in BLOCKS:
-        stored, w = packed(fmt, n, k, rng)
+    weights = stored_weights(kernel, tags)
+    if weights:
+        stored, w = packed(weights, n, k)
     else:
         stored = encode(rng.uniform(-1, 1, (n, k)), fmt)
         w = decode(stored, fmt)
@@ -174,7 +140,7 @@ def matmul(kernel, tags, m, n, k, pad=8):
 
 def check_matmul(kernel, tags):
     bm = int(tags["tile"].split("x")[0])
-    quantised = tags["format"] in BLOCKS
+    quantised = "weights" in tags
     # Dense products: tensor cores truncate when they align addends; 1.0e-5 was measured at k = 1531 on an H200.
     tolerance = {"f32": 1e-5, "f16": 2e-3, "bf16": 1e-2}[tags["dtype"]] if quantised else 2e-5
     for m, n, k, pad in [(1, 200, 768, 8), (bm + 3, 333, 1536 if quantised else 1531, 5)]:
@@ -261,7 +227,8 @@ def check_attention(kernel, tags):
 
 def time_matmul(kernel, tags, m, n, k):
     dtype, fmt = tags["dtype"], tags["format"]
-    bytes_per = BLOCKS[fmt][1] / BLOCKS[fmt][0] if fmt in BLOCKS else {"f32": 4}.get(fmt, 2)
+    weights = stored_weights(kernel, tags)
+    bytes_per = weights[0].size / weights[1].size if weights else {"f32": 4}.get(fmt, 2)
     size = int(n * k * bytes_per)
     copies = max(1, (200 << 20) // size)
     # Small bytes everywhere: neither infinities nor subnormals slow anything down.

@@ -16,6 +16,10 @@ use iron_conformance::Target;
 use iron_core::ir::{ActivationKind, DimExpr, DimOp, Kernel};
 use iron_core::syntax::Bound;
 use iron_core::{DType, Format};
+use iron_std::reference::{self, Random};
+
+/// Weights of the largest matrix that `check.py` multiplies with: 333 rows of 1536.
+const WEIGHTS: usize = 333 * 1536;
 
 /// A Python expression.
 fn python(kernel: &Kernel, expr: &DimExpr) -> String {
@@ -106,6 +110,13 @@ fn main() -> std::io::Result<()> {
             &[("kind", "rms_norm".into()), ("dtype", dtype.to_string())],
         )?;
     }
+    for format in Format::ALL.into_iter().filter(|format| !format.is_dense()) {
+        let blocks = reference::random_weights(&mut Random(7), format, WEIGHTS);
+        let values = reference::decode(format, &blocks);
+        let values: Vec<u8> = values.into_iter().flat_map(f64::to_le_bytes).collect();
+        fs::write(out.join(format!("weights_{format}.blocks")), blocks)?;
+        fs::write(out.join(format!("weights_{format}.f64")), values)?;
+    }
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         let dense = match dtype {
             DType::F16 => Format::F16,
@@ -129,12 +140,15 @@ fn main() -> std::io::Result<()> {
                     &constants,
                     threads,
                 );
-                let tags = [
+                let mut tags = vec![
                     ("kind", "matmul".into()),
                     ("dtype", dtype.to_string()),
                     ("format", format.to_string()),
                     ("tile", format!("{bm}x{bn}x{bk}")),
                 ];
+                if !format.is_dense() {
+                    tags.push(("weights", format!("weights_{format}")));
+                }
                 emit(format!("matmul_{dtype}_{format}_{bm}x{bn}x{bk}"), &kernel, &text, &tags)?;
             }
         }
